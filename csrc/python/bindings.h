@@ -1,0 +1,8 @@
+// One function per topic; module.cc calls each once.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace gpumemtrace::python {
+
+}  // namespace gpumemtrace::python

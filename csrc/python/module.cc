@@ -1,0 +1,8 @@
+// The Python module: a table of contents. One bind_*.cc per topic, declared in bindings.h.
+#include <pybind11/pybind11.h>
+
+#include "python/bindings.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "Native core of gpumemtrace: trace files, the capture session, compute loops.";
+}

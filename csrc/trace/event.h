@@ -1,0 +1,89 @@
+// The vocabulary: one event, and what its fields mean for each kind.
+//
+// Mirrored by gpumemtrace/schema.py; tests/test_schema.py keeps the two equal.
+// Nothing here knows of Python, torch or CUDA.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace gpumemtrace {
+
+// Never renumber: these values are in files. Add at the end.
+enum class Kind : std::uint16_t {
+  kAlloc = 1,         // memory was handed out (recorded after it succeeded)
+  kFree = 2,          // memory goes back (recorded before it does)
+  kStats = 3,         // the allocator's own counters, read in the allocating thread
+  kDeviceUsed = 4,    // sampled by the drain: what the whole device has in use
+  kSegmentAlloc = 5,  // the allocator took a segment from the driver
+  kSegmentFree = 6,
+  kSegmentMap = 7,
+  kSegmentUnmap = 8,
+  kAllocFailed = 9,   // out of memory: the request that could not be served
+  kRetry = 10,        // the allocator flushed its cache and tried again
+  kEmptyCache = 11,
+  kPoolBegin = 12,    // allocations of this device go to a private pool from here
+  kPoolEnd = 13,
+  kPhase = 14,        // the phase of this thread from here on (absolute, so a lost event heals)
+  kStep = 15,         // a step begins; the one before it has ended
+  kMark = 16,
+  kTag = 17,
+  kGap = 18,          // events were lost here; says how many
+  kRecordStream = 19, // a block is used by another stream too: its free will be deferred
+};
+
+// One record, in the ring and in decoded form. Fields not named for a kind are 0.
+//
+//   kind          address        size              stream          extra              flags
+//   kAlloc        block          requested bytes   cudaStream_t    allocated_bytes of the device
+//                                                                  right after it, 0 = not read
+//   kFree         block          -                 -               -
+//   kStats        allocated      requested         active          reserved           StatsCause
+//   kDeviceUsed   own process    whole device      capacity        -                  (bytes; own 0 = unknown)
+//   kSegmentAlloc base           bytes             cudaStream_t    ns in the driver
+//   kSegmentFree  base           bytes             -               -
+//   kAllocFailed  -              requested bytes   cudaStream_t    device-free bytes
+//   kRetry        -              requested bytes   retries         ns it took
+//   kEmptyCache   -              -                 -               ns it took
+//   kPoolBegin/End pool id [0]   pool id [1]       -               -
+//   kPhase        -              phase path id     -               -                  PhaseFlags
+//   kStep         -              number of the step that begins
+//   kMark         -              string id
+//   kTag          address        bytes             category        string id of the name
+//   kGap          events lost    bytes requested   frees lost      ns from first to last loss
+//                                by lost allocs
+//   kRecordStream block          -                 the other stream
+struct Event {
+  std::uint64_t time;     // raw clock ticks in the ring; ns since the trace began once drained
+  std::uint64_t address;
+  std::uint64_t size;
+  std::uint64_t stream;
+  std::uint64_t extra;
+  std::uint32_t thread;   // small index, 1 = first thread seen; the trace maps it to the OS thread
+  std::uint32_t site;     // interned module or call site; 0 = not taken
+  std::uint32_t flags;
+  std::int16_t device;    // -1 = none
+  Kind kind;
+};
+
+static_assert(sizeof(Event) == 56, "56 bytes + the ring's 8-byte publication word = one cache line");
+static_assert(std::is_trivially_copyable_v<Event>);
+
+enum class StatsCause : std::uint32_t {
+  kMiss = 1,      // no cached block fitted: reserved may have changed
+  kRelease = 2,   // empty_cache, a pool released, a limit set
+  kResync = 3,    // after a gap, or while blocks are pending on another stream
+  kBaseline = 4,  // at the start, and for a device seen for the first time
+};
+
+enum PhaseFlags : std::uint32_t {
+  kPhaseEntered = 1,      // a phase was opened here (else: one was closed, this is what is left)
+  kPhaseProcessWide = 2,  // holds for every thread, whatever it opened itself
+};
+
+enum class Category : std::uint32_t {
+  kUnknown = 0, kParameter = 1, kBuffer = 2, kGradient = 3, kOptimizerState = 4,
+  kActivation = 5, kInput = 6, kTemporary = 7,
+};
+
+}  // namespace gpumemtrace

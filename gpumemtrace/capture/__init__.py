@@ -1,0 +1,1 @@
+"""Recording: session, phases, launching, the simulated GPU. Never imports analysis."""

@@ -1,0 +1,1 @@
+"""Figures: each shows a result and computes nothing."""
