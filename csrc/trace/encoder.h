@@ -1,0 +1,41 @@
+// Codec 1: events to the payload of a chunk. decoder.h is its mirror.
+//
+//   payload   kind column   time column   [ per kind, ascending:
+//             address  size  stream  extra  thread  site  flags  device ]
+//
+// Kind and time hold one value per event, in order; the others one per event of that kind. Each is
+// stored as a ColumnEncoding (format.h). Time is in units of the chunk's time_resolution_ns.
+// Narrow fields are widened without sign.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "trace/column_encoder.h"
+#include "trace/event.h"
+#include "trace/kind_groups.h"
+
+namespace gpumemtrace {
+
+// Keeps its scratch memory from one chunk to the next. One thread at a time.
+class Encoder {
+ public:
+  // Appends the payload of `count` >= 1 events to `out`. May throw std::bad_alloc.
+  void encode(const Event* events, std::size_t count, std::uint64_t time_resolution_ns,
+              std::vector<std::uint8_t>& out);
+
+ private:
+  KindGroups groups_;
+  ColumnEncoder column_;
+  std::vector<std::uint16_t> kinds_;
+  std::vector<std::uint64_t> values_;
+};
+
+// Whole units towards zero: the absolute time is rounded, never the gap, so errors don't add up.
+constexpr std::int64_t quantise(std::int64_t time_ns, std::uint64_t time_resolution_ns) noexcept {
+  const auto resolution = static_cast<std::int64_t>(time_resolution_ns);
+  return resolution <= 0 ? 0 : time_ns / resolution;  // coarser than 2^63 ns: all is time 0
+}
+
+}  // namespace gpumemtrace

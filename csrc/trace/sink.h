@@ -1,0 +1,49 @@
+// Where the bytes of a trace go.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "trace/export.h"
+
+namespace gpumemtrace {
+
+// All bytes or an error: after the first `false` the sink is dead and stays so. One thread at a
+// time. (Tests have twins in tests/native/sinks.h: one in memory, one that fails on purpose.)
+class GPUMEMTRACE_API Sink {
+ public:
+  Sink() = default;
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+  virtual ~Sink();
+
+  virtual bool write(const void* data, std::size_t size_bytes) noexcept = 0;
+  virtual bool close() noexcept = 0;
+  // errno of the first failure; 0 = none.
+  int error_number() const noexcept { return error_number_; }
+
+ protected:
+  // Keeps the first; returns false for the caller to pass on.
+  bool fail(int error_number) noexcept;
+
+ private:
+  int error_number_ = 0;
+};
+
+// A file of its own. Made with the user's umask; never through a symbolic link; never in place of
+// an existing file unless `overwrite`. Nothing is fsync'ed: what was written survives the death of
+// the process, not that of the machine.
+class GPUMEMTRACE_API FileSink final : public Sink {
+ public:
+  // Throws std::system_error with errno when the file can't be made.
+  FileSink(const std::string& path, bool overwrite);
+  ~FileSink() override;
+
+  bool write(const void* data, std::size_t size_bytes) noexcept override;
+  bool close() noexcept override;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace gpumemtrace

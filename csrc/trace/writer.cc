@@ -1,0 +1,157 @@
+#include "trace/writer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "trace/chunk_index.h"
+#include "trace/crc32c.h"
+
+namespace gpumemtrace {
+
+Writer::Writer(std::unique_ptr<Sink> sink, WriterOptions options)
+    : sink_(std::move(sink)), options_(options) {
+  if (options_.time_resolution_ns < 1 || options_.time_resolution_ns > INT64_MAX) {
+    throw std::invalid_argument("time_resolution_ns must be 1 or more");
+  }
+  if (options_.events_per_chunk < 1 || options_.events_per_chunk > kMaxEventsPerChunk) {
+    throw std::invalid_argument("events_per_chunk must be between 1 and 1048576");
+  }
+  buffer_.reserve(options_.events_per_chunk);
+  Preamble preamble{{}, kVersionMajor, kVersionMinor, 0};
+  std::memcpy(preamble.magic, kFileMagic, sizeof kFileMagic);
+  preamble.crc = crc32c(&preamble, offsetof(Preamble, crc));
+  write(&preamble, sizeof preamble);
+}
+
+Writer::~Writer() = default;
+
+bool Writer::fail(const char* error, int error_number) noexcept {
+  if (ok()) {
+    error_ = error;
+    error_number_ = error_number;
+  }
+  return false;
+}
+
+bool Writer::write(const void* data, std::size_t size_bytes) noexcept {
+  if (!ok()) return false;
+  if (!sink_->write(data, size_bytes)) return fail("can't write", sink_->error_number());
+  bytes_written_ += size_bytes;
+  return true;
+}
+
+void Writer::begin_chunk() {
+  chunk_.clear();
+  chunk_.resize(sizeof(ChunkHeader));
+}
+
+bool Writer::end_chunk(ChunkHeader header) {
+  std::memcpy(header.magic, kChunkMagic, sizeof kChunkMagic);
+  header.version_major = kVersionMajor;
+  header.version_minor = kVersionMinor;
+  header.header_bytes = sizeof(ChunkHeader);
+  header.payload_bytes = chunk_.size() - sizeof(ChunkHeader);
+  header.chunk_number = chunks_written_;
+  header.first_sequence = events_written_;
+  header.time_resolution_ns = options_.time_resolution_ns;
+  header.payload_crc = crc32c(chunk_.data() + sizeof(ChunkHeader), header.payload_bytes);
+  header.header_crc = crc32c(&header, offsetof(ChunkHeader, header_crc));
+  std::memcpy(chunk_.data(), &header, sizeof header);
+  append_index_entry(header, index_last_time_ns_, index_);
+  if (!write(chunk_.data(), chunk_.size())) return false;
+  ++chunks_written_;
+  return true;
+}
+
+bool Writer::write_json(ChunkType type, const char* json, std::size_t size_bytes) noexcept {
+  if (!flush()) return false;
+  try {
+    begin_chunk();
+    chunk_.insert(chunk_.end(), json, json + size_bytes);
+    ChunkHeader header{};
+    header.type = static_cast<std::uint16_t>(type);
+    return end_chunk(header);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", ENOMEM);
+  }
+}
+
+bool Writer::write_metadata(const char* json, std::size_t size_bytes) noexcept {
+  return write_json(ChunkType::kMetadata, json, size_bytes);
+}
+
+bool Writer::write_names(const char* json, std::size_t size_bytes) noexcept {
+  return write_json(ChunkType::kNames, json, size_bytes);
+}
+
+bool Writer::append(const Event* events, std::size_t count) noexcept {
+  if (closed_) return fail("the trace is closed", 0);
+  while (count != 0 && ok()) {
+    const std::size_t room = options_.events_per_chunk - buffer_.size();
+    const std::size_t taken = std::min(count, room);
+    buffer_.insert(buffer_.end(), events, events + taken);  // within the reserved capacity
+    events += taken;
+    count -= taken;
+    if (buffer_.size() == options_.events_per_chunk) flush();
+  }
+  return ok();
+}
+
+bool Writer::flush() noexcept {
+  if (closed_ && ok()) return fail("the trace is closed", 0);
+  if (!ok() || buffer_.empty()) return ok();
+  const auto resolution = static_cast<std::int64_t>(options_.time_resolution_ns);
+  ChunkHeader header{};
+  header.type = static_cast<std::uint16_t>(ChunkType::kEvents);
+  header.codec = static_cast<std::uint16_t>(Codec::kColumns);
+  header.flags = kKeyframe;
+  header.count = buffer_.size();
+  header.first_time_ns = INT64_MAX;
+  header.last_time_ns = INT64_MIN;
+  for (const Event& event : buffer_) {
+    const auto time_ns = static_cast<std::int64_t>(event.time);
+    header.first_time_ns = std::min(header.first_time_ns, time_ns);
+    header.last_time_ns = std::max(header.last_time_ns, time_ns);
+  }
+  header.first_time_ns = quantise(header.first_time_ns, options_.time_resolution_ns) * resolution;
+  header.last_time_ns = quantise(header.last_time_ns, options_.time_resolution_ns) * resolution;
+  try {
+    begin_chunk();
+    encoder_.encode(buffer_.data(), buffer_.size(), options_.time_resolution_ns, chunk_);
+    if (!end_chunk(header)) return false;
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", ENOMEM);
+  }
+  events_written_ += buffer_.size();
+  buffer_.clear();
+  return true;
+}
+
+bool Writer::close(const char* footer_json, std::size_t size_bytes) noexcept {
+  if (closed_) return ok();
+  if (flush()) {
+    try {
+      Trailer trailer{{}, bytes_written_, 0, 0};
+      std::memcpy(trailer.magic, kEndMagic, sizeof kEndMagic);
+      trailer.crc = crc32c(&trailer, offsetof(Trailer, crc));
+      ChunkHeader header{};
+      header.type = static_cast<std::uint16_t>(ChunkType::kFooter);
+      header.count = chunks_written_;
+      begin_chunk();
+      chunk_.insert(chunk_.end(), index_.begin(), index_.end());
+      chunk_.insert(chunk_.end(), footer_json, footer_json + size_bytes);
+      if (end_chunk(header)) write(&trailer, sizeof trailer);
+    } catch (const std::bad_alloc&) {
+      fail("out of memory", ENOMEM);
+    }
+  }
+  closed_ = true;
+  if (!sink_->close()) fail("can't close", sink_->error_number());
+  return ok();
+}
+
+}  // namespace gpumemtrace

@@ -1,0 +1,80 @@
+// Events and run record -> chunks -> sink.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trace/encoder.h"
+#include "trace/event.h"
+#include "trace/export.h"
+#include "trace/format.h"
+#include "trace/sink.h"
+
+namespace gpumemtrace {
+
+struct WriterOptions {
+  std::uint64_t time_resolution_ns = 1;    // >= 1; coarser is smaller
+  std::uint32_t events_per_chunk = 65536;  // 1 .. kMaxEventsPerChunk
+};
+
+// One thread at a time. After construction nothing throws: each call returns false from the first
+// error on, writes nothing more, and error() says what it was. Each chunk goes to the sink in one
+// write, so that a reader of the growing file sees whole chunks.
+class GPUMEMTRACE_API Writer {
+ public:
+  // Writes the preamble. Throws std::invalid_argument for options out of range.
+  Writer(std::unique_ptr<Sink> sink, WriterOptions options);
+  // Without close() before it the file stays as a killed process would leave it.
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  // A JSON object in UTF-8. Readers merge successive ones: later keys win, one level deep.
+  bool write_metadata(const char* json, std::size_t size_bytes) noexcept;
+  // {"phases": [[id, parent, "name"], ...], "strings": [[id, "text"], ...],
+  //  "threads": [[index, os_tid, "name"], ...]}; readers join successive ones.
+  bool write_names(const char* json, std::size_t size_bytes) noexcept;
+  // Events in order, `time` in ns since the trace began (as signed). Full chunks go out by
+  // themselves; the rest waits for flush() or close().
+  bool append(const Event* events, std::size_t count) noexcept;
+  bool flush() noexcept;
+  // Flush, footer (chunk index + a JSON object), trailer. Idempotent.
+  bool close(const char* footer_json, std::size_t size_bytes) noexcept;
+
+  // What the first error was ("" = none), and its errno (0 = none, or not from the system).
+  const char* error() const noexcept { return error_; }
+  int error_number() const noexcept { return error_number_; }
+
+  std::uint64_t bytes_written() const noexcept { return bytes_written_; }
+  // Events in chunks that the sink took; those still waiting are not counted.
+  std::uint64_t events_written() const noexcept { return events_written_; }
+
+ private:
+  bool ok() const noexcept { return error_[0] == '\0'; }
+  bool fail(const char* error, int error_number) noexcept;
+  bool write_json(ChunkType type, const char* json, std::size_t size_bytes) noexcept;
+  // Begins chunk_ with room for its header; the payload is appended to it.
+  void begin_chunk();
+  // Completes the header of chunk_ (sizes, number, checksums), enters it in the index, writes it.
+  bool end_chunk(ChunkHeader header);
+  bool write(const void* data, std::size_t size_bytes) noexcept;
+
+  std::unique_ptr<Sink> sink_;
+  WriterOptions options_;
+  Encoder encoder_;
+  std::vector<Event> buffer_;
+  std::vector<std::uint8_t> chunk_;
+  std::vector<std::uint8_t> index_;  // entries of the footer, encoded as they go: ~16 bytes a chunk
+  std::int64_t index_last_time_ns_ = 0;
+  std::uint64_t chunks_written_ = 0;
+  std::uint64_t events_written_ = 0;
+  std::uint64_t bytes_written_ = 0;
+  bool closed_ = false;
+  const char* error_ = "";
+  int error_number_ = 0;
+};
+
+}  // namespace gpumemtrace

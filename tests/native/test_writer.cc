@@ -1,0 +1,91 @@
+#include "trace/writer.h"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "sinks.h"
+
+namespace gpumemtrace {
+namespace {
+
+std::vector<Event> some_events(std::size_t count) {
+  std::vector<Event> events(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    events[i].time = 1000 * i;
+    events[i].address = 0x7F0000000000 + 512 * i;
+    events[i].size = 512;
+    events[i].kind = Kind::kAlloc;
+  }
+  return events;
+}
+
+}  // namespace
+
+TEST_CASE("a chunk reaches the sink whole, in one write") {
+  std::vector<std::uint8_t> bytes;
+  auto owned = std::make_unique<MemorySink>(bytes);
+  MemorySink& sink = *owned;
+  Writer writer(std::move(owned), {.events_per_chunk = 10});
+  CHECK(sink.writes == 1);  // the preamble
+  const auto events = some_events(25);
+  CHECK(writer.append(events.data(), events.size()));
+  CHECK(sink.writes == 3);
+  CHECK(writer.events_written() == 20);
+  CHECK(writer.flush());
+  CHECK(writer.flush());  // nothing to do
+  CHECK(sink.writes == 4);
+  CHECK(writer.events_written() == 25);
+  CHECK(writer.bytes_written() == bytes.size());
+  CHECK(writer.close("{}", 2));
+  CHECK(sink.closed);
+  CHECK(writer.bytes_written() == bytes.size());
+  CHECK(std::memcmp(bytes.data() + bytes.size() - sizeof(Trailer), kEndMagic, 8) == 0);
+}
+
+TEST_CASE("the first error is kept, and nothing is written after it") {
+  Writer writer(std::make_unique<FailingSink>(400, ENOSPC), {.events_per_chunk = 10});
+  const auto events = some_events(1000);
+  CHECK_FALSE(writer.append(events.data(), events.size()));
+  const std::uint64_t bytes = writer.bytes_written();
+  CHECK(bytes <= 400);
+  CHECK(writer.error_number() == ENOSPC);
+  CHECK(std::string(writer.error()) == "can't write");
+  CHECK_FALSE(writer.append(events.data(), 1));
+  CHECK_FALSE(writer.flush());
+  CHECK_FALSE(writer.write_metadata("{}", 2));
+  CHECK_FALSE(writer.close("{}", 2));
+  CHECK_FALSE(writer.close("{}", 2));
+  CHECK(writer.bytes_written() == bytes);
+  CHECK(writer.error_number() == ENOSPC);
+}
+
+TEST_CASE("close is idempotent; writing after it is an error, not a crash") {
+  std::vector<std::uint8_t> bytes;
+  Writer writer(std::make_unique<MemorySink>(bytes), {});
+  CHECK(writer.close("{}", 2));
+  CHECK(writer.close("{}", 2));
+  const std::size_t size = bytes.size();
+  const auto events = some_events(1);
+  CHECK_FALSE(writer.append(events.data(), 1));
+  CHECK(std::string(writer.error()) == "the trace is closed");
+  CHECK(bytes.size() == size);
+}
+
+TEST_CASE("options out of range are refused") {
+  std::vector<std::uint8_t> bytes;
+  const auto make = [&](WriterOptions options) {
+    Writer writer(std::make_unique<MemorySink>(bytes), options);
+  };
+  CHECK_THROWS_AS(make({.time_resolution_ns = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.events_per_chunk = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.events_per_chunk = (1U << 20) + 1}), std::invalid_argument);
+  CHECK(bytes.empty());
+}
+
+}  // namespace gpumemtrace
