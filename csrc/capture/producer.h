@@ -1,0 +1,82 @@
+// THE header for whoever records: the allocator hook, the marks set from Python.
+//
+// Plain data and inline functions only, so that a library built with another C++ string ABI may
+// use it. No call here blocks, allocates or makes a syscall, except where it says so.
+//
+//   if (Ring* ring = active_ring()) {
+//     Event event{};
+//     event.kind = Kind::kAlloc; ...            // push() adds time and thread
+//     if (push(ring, event) && resync_wanted(ring, device)) {
+//       clear_resync(ring, device);
+//       ... read the totals, push kStats(kResync) for that device
+//     }
+//   } else {
+//     count_skipped();
+//   }
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "capture/ring.h"
+#include "trace/event.h"
+#include "trace/export.h"
+
+namespace gpumemtrace::capture {
+
+// The ring of the session that records now; nullptr = nobody records (also in a forked child).
+// release (session start) -> acquire (active_ring). The ring itself is never unmapped: a thread
+// that read the pointer just before the session stopped may still push.
+extern GPUMEMTRACE_API std::atomic<Ring*> g_active_ring;
+
+inline Ring* active_ring() noexcept { return g_active_ring.load(std::memory_order_acquire); }
+
+// Small numbers for threads, 1 = the first one seen; the drain writes the map to OS thread ids and
+// names. Takes a lock and makes two syscalls: once a thread, by way of thread_index().
+GPUMEMTRACE_API std::uint32_t register_thread() noexcept;
+
+// 0 = not registered yet. initial-exec: one load instead of a call; 4 bytes of static TLS.
+extern GPUMEMTRACE_API __attribute__((tls_model("initial-exec"))) constinit thread_local std::
+    uint32_t t_thread_index;
+
+inline std::uint32_t thread_index() noexcept {
+  const std::uint32_t index = t_thread_index;
+  return index != 0 ? index : register_thread();
+}
+
+// Stamps time and thread and stores the event. False: the ring was full; the event is counted, and
+// a kGap will stand in its place.
+inline bool push(Ring* ring, Event& event) noexcept {
+  event.thread = thread_index();
+  return ring->push(event);
+}
+
+// True after events of this device were dropped. Ask after a push that succeeded; clear, then push
+// a kStats(kResync). If that one is dropped too, the wish comes back by itself.
+inline bool resync_wanted(const Ring* ring, std::int16_t device) noexcept {
+  return ring->resync_wanted(device);
+}
+inline void clear_resync(Ring* ring, std::int16_t device) noexcept { ring->clear_resync(device); }
+
+// An allocator event came while no session records. Counts only after a session did record.
+GPUMEMTRACE_API void count_skipped() noexcept;
+
+inline constexpr int kMaxDevices = 16;
+
+// Which devices there are; told once CUDA is up. The drain samples the memory of those devices that
+// had an allocator event: by NVML where it can be loaded and knows the PCI bus id, else by mem_info
+// (called on the drain thread, whole device in bytes; may be nullptr; must make no CUDA context).
+struct DeviceProbe {
+  int device_count;
+  char pci_bus_id[kMaxDevices][32];  // "0000:41:00.0"; empty = do not ask NVML
+  bool (*mem_info)(int device, std::uint64_t* used_bytes, std::uint64_t* capacity_bytes) noexcept;
+};
+GPUMEMTRACE_API void set_device_probe(const DeviceProbe& probe) noexcept;
+
+// Writes a JSON object to `out` and returns its length, 0 for "nothing to say". Polled by the
+// drain thread every flush interval and at the end; each change becomes a metadata chunk.
+using MetadataSource = std::size_t (*)(char* out, std::size_t capacity) noexcept;
+GPUMEMTRACE_API void set_metadata_source(MetadataSource source) noexcept;
+
+}  // namespace gpumemtrace::capture

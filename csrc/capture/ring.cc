@@ -1,0 +1,119 @@
+#include "capture/ring.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+namespace gpumemtrace::capture {
+namespace {
+
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+// Threads that may stand between check and reservation at one time before positions are abandoned.
+constexpr std::size_t kUsualMargin = 1024;
+
+void pause_cpu() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// `bytes` rounded up to whole huge pages and aligned to them when it holds at least one.
+void* map_slots(std::size_t bytes, std::size_t& mapped_bytes) {
+  const std::size_t alignment = bytes >= kHugePageBytes ? kHugePageBytes : 4096;
+  mapped_bytes = (bytes + alignment - 1) / alignment * alignment;
+  void* wide = mmap(nullptr, mapped_bytes + alignment, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (wide == MAP_FAILED) throw std::bad_alloc();
+  const auto start = reinterpret_cast<std::uintptr_t>(wide);
+  const std::uintptr_t aligned = (start + alignment - 1) / alignment * alignment;
+  if (aligned > start) munmap(wide, aligned - start);
+  const std::size_t behind = alignment - (aligned - start);
+  if (behind > 0) munmap(reinterpret_cast<void*>(aligned + mapped_bytes), behind);
+  auto* memory = reinterpret_cast<void*>(aligned);
+  // Both are improvements, not needs: an old kernel may refuse them.
+  madvise(memory, mapped_bytes, MADV_HUGEPAGE);
+  madvise(memory, mapped_bytes, MADV_WIPEONFORK);
+  return memory;
+}
+
+}  // namespace
+
+void Loss::add(const Loss& later) noexcept {
+  events += later.events;
+  alloc_bytes += later.alloc_bytes;
+  frees += later.frees;
+  if (first_ticks == 0) first_ticks = later.first_ticks;
+  last_ticks = std::max(last_ticks, later.last_ticks);
+}
+
+Ring::Ring(const RingOptions& options)
+    : mask_(options.capacity - 1),
+      head_(options.start_position),
+      seen_tail_(options.start_position),
+      tail_(options.start_position) {
+  const std::size_t margin =
+      options.margin != 0 ? options.margin : std::min(kUsualMargin, options.capacity / 4);
+  limit_ = options.capacity - std::min(margin, options.capacity - 1);
+  slots_ = static_cast<Slot*>(map_slots(options.capacity * sizeof(Slot), mapped_bytes_));
+  // Each slot as its previous lap would have left it; this also touches every page.
+  for (std::size_t i = 0; i < options.capacity; ++i) {
+    const std::uint64_t position = options.start_position + i;
+    Slot* slot = new (&slots_[position & mask_]) Slot{};
+    slot->published.store(position + 1 - options.capacity, std::memory_order_relaxed);
+  }
+}
+
+Ring::~Ring() { munmap(slots_, mapped_bytes_); }
+
+bool Ring::refresh_finds_room() noexcept {
+  const std::uint64_t tail = tail_.load(std::memory_order_acquire);
+  seen_tail_.store(tail, std::memory_order_release);
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);
+  return static_cast<std::int64_t>(head - tail) < static_cast<std::int64_t>(limit_);
+}
+
+bool Ring::position_is_free(std::uint64_t position) noexcept {
+  const std::uint64_t tail = tail_.load(std::memory_order_acquire);
+  return static_cast<std::int64_t>(position - tail) <= static_cast<std::int64_t>(mask_);
+}
+
+void Ring::abandon(std::uint64_t position) noexcept {
+  auto& entry = abandoned_[position % kAbandonedSlots];
+  std::uint64_t empty = 0;
+  // Taken only if kAbandonedSlots more threads than the margin stand in push at one time: then,
+  // and only then, a producer waits for the consumer.
+  while (!entry.compare_exchange_weak(empty, abandoned_key(position), std::memory_order_acq_rel,
+                                      std::memory_order_relaxed)) {
+    empty = 0;
+    pause_cpu();
+  }
+}
+
+void Ring::count_loss(const Event& event) noexcept {
+  const std::uint64_t now = ticks();
+  std::uint64_t unset = 0;
+  first_loss_ticks_.compare_exchange_strong(unset, now, std::memory_order_relaxed);
+  last_loss_ticks_.store(now, std::memory_order_relaxed);
+  if (event.kind == Kind::kAlloc) {
+    lost_alloc_bytes_.fetch_add(event.size, std::memory_order_relaxed);
+  } else if (event.kind == Kind::kFree) {
+    lost_frees_.fetch_add(1, std::memory_order_relaxed);
+  }
+  resync_.fetch_or(device_bit(event.device), std::memory_order_relaxed);
+  lost_events_.fetch_add(1, std::memory_order_release);
+}
+
+Loss Ring::take_loss() noexcept {
+  Loss loss;
+  if (lost_events_.load(std::memory_order_relaxed) == 0) return loss;
+  loss.events = lost_events_.exchange(0, std::memory_order_acquire);
+  loss.alloc_bytes = lost_alloc_bytes_.exchange(0, std::memory_order_relaxed);
+  loss.frees = lost_frees_.exchange(0, std::memory_order_relaxed);
+  loss.first_ticks = first_loss_ticks_.exchange(0, std::memory_order_relaxed);
+  loss.last_ticks = last_loss_ticks_.exchange(0, std::memory_order_relaxed);
+  return loss;
+}
+
+}  // namespace gpumemtrace::capture

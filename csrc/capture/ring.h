@@ -1,0 +1,202 @@
+// The ring between the threads that record and the one thread that drains: bounded, many
+// producers, one consumer, no lock.
+//
+//        tail                          head
+//          |  unread, in order of       |
+//          v  reservation               v
+//   +------+------+------+------+------+------+------+------+
+//   | e, 5 | e, 6 | e, 7 | ?    | e, 9 |      |      |      |      slot = event + publication word
+//   +------+------+------+------+------+------+------+------+
+//                          reserved, not yet published: the consumer waits here
+//
+// Positions count up for ever (64 bits, wrapping); position p lives in slot p & mask. A producer
+//   1. looks whether there is room; if not, the event is dropped (the newest goes) and counted;
+//   2. reserves a position with one fetch_add: from here on the total order is fixed;
+//   3. writes the event and publishes the slot by storing position + 1 in its publication word.
+// The consumer reads published slots in order and moves tail past them. Producers never wait, for
+// each other or for the consumer, and wake nobody.
+//
+// Between 1 and 2 other producers may reserve too, so step 1 leaves a margin: as many slots as
+// threads may stand there at one time. More threads than that still overwrite nothing: whoever
+// finds its position to lie a whole lap ahead of tail abandons it, leaves its position in a side
+// table for the consumer to step over, and counts its event as dropped.
+//
+// Lines are laid out by who writes them. Each atomic below names its partner.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "capture/clock.h"
+#include "trace/event.h"
+#include "trace/export.h"
+
+namespace gpumemtrace::capture {
+
+// Two cache lines: the CPU's neighbour prefetch fetches them in pairs.
+inline constexpr std::size_t kLineBytes = 128;
+
+struct alignas(64) Slot {
+  Event event;
+  // position + 1 once the event may be read. release (publish) -> acquire (consume).
+  std::atomic<std::uint64_t> published;
+};
+static_assert(sizeof(Slot) == 64);
+
+struct RingOptions {
+  std::size_t capacity = std::size_t{1} << 17;  // slots; a power of two >= 2
+  std::size_t margin = 0;                       // slots; 0 = chosen by capacity
+  std::uint64_t start_position = 0;             // tests start just before the counter wraps
+};
+
+// What was lost between two readable events.
+struct Loss {
+  std::uint64_t events = 0;
+  std::uint64_t alloc_bytes = 0;  // requested by the lost kAlloc events
+  std::uint64_t frees = 0;
+  std::uint64_t first_ticks = 0;
+  std::uint64_t last_ticks = 0;
+
+  bool any() const noexcept { return (events | alloc_bytes | frees) != 0; }
+  void add(const Loss& later) noexcept;
+};
+
+class Ring {
+ public:
+  // Maps and touches all of its memory, so that no push meets a page fault. A fork gives the child
+  // zeroed pages instead of sharing these, so the parent's pushes stay free of copy-on-write
+  // faults. Throws std::bad_alloc. A ring is never destroyed in the product: a thread may hold a
+  // pointer to it for as long as it likes.
+  GPUMEMTRACE_API explicit Ring(const RingOptions& options);
+  GPUMEMTRACE_API ~Ring();
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  // --- producers: any thread, any number, also in a signal handler ---
+
+  // Stamps event.time and stores the event. False: the ring was full, the event is counted as lost.
+  bool push(Event& event) noexcept;
+
+  // A device (by event.device) whose events were dropped wants its totals told anew.
+  // relaxed both ways: a hint; that it comes late costs one more stats event.
+  bool resync_wanted(std::int16_t device) const noexcept {
+    return (resync_.load(std::memory_order_relaxed) & device_bit(device)) != 0;
+  }
+  void clear_resync(std::int16_t device) noexcept {
+    resync_.fetch_and(~device_bit(device), std::memory_order_relaxed);
+  }
+
+  // --- the consumer: one thread at a time ---
+
+  // Copies up to `limit` events that come before position `end`, in order; returns how many. Stops
+  // early at a slot that is reserved but not published.
+  std::size_t pop(Event* out, std::size_t limit, std::uint64_t end) noexcept;
+
+  // Takes what has been counted as lost since the last call. Events are never taken without their
+  // bytes and frees; those of an event being counted right now may come one call early.
+  Loss take_loss() noexcept;
+
+  // A snapshot; what lies before it is reserved, perhaps not yet published.
+  std::uint64_t head() const noexcept { return head_.load(std::memory_order_relaxed); }
+  std::uint64_t tail() const noexcept { return tail_.load(std::memory_order_relaxed); }
+  std::uint64_t unread() const noexcept { return head() - tail(); }
+
+  std::size_t capacity() const noexcept { return static_cast<std::size_t>(mask_) + 1; }
+  // Pushes are refused from this many unread events on.
+  std::uint64_t limit() const noexcept { return limit_; }
+
+ private:
+  static constexpr std::size_t kAbandonedSlots = 1024;
+
+  static std::uint64_t device_bit(std::int16_t device) noexcept {
+    return std::uint64_t{1} << (static_cast<unsigned>(device) & 63U);
+  }
+  static std::uint64_t abandoned_key(std::uint64_t position) noexcept { return (position << 1) | 1; }
+
+  // The rare paths, out of line so that push stays small.
+  GPUMEMTRACE_API bool refresh_finds_room() noexcept;
+  GPUMEMTRACE_API bool position_is_free(std::uint64_t position) noexcept;
+  GPUMEMTRACE_API void abandon(std::uint64_t position) noexcept;
+  GPUMEMTRACE_API void count_loss(const Event& event) noexcept;
+
+  // Read by all, written by nobody.
+  alignas(kLineBytes) Slot* slots_ = nullptr;
+  std::uint64_t mask_ = 0;
+  std::uint64_t limit_ = 0;
+  std::size_t mapped_bytes_ = 0;
+
+  // Producers' line.
+  // fetch_add relaxed: only hands out numbers. What a position holds is ordered by `published`.
+  alignas(kLineBytes) std::atomic<std::uint64_t> head_;
+  // A recent tail, so that a push need not touch the consumer's line. release (refresh) -> acquire
+  // (push); together with tail_ it carries "the consumer has read that slot" to the next writer.
+  std::atomic<std::uint64_t> seen_tail_;
+  std::atomic<std::uint64_t> resync_{0};
+
+  // Consumer's line. release (pop) -> acquire (refresh_finds_room, position_is_free).
+  alignas(kLineBytes) std::atomic<std::uint64_t> tail_;
+
+  // Losers' line. lost_events_: release (count_loss) -> acquire (take_loss), carries the others.
+  alignas(kLineBytes) std::atomic<std::uint64_t> lost_events_{0};
+  std::atomic<std::uint64_t> lost_alloc_bytes_{0};
+  std::atomic<std::uint64_t> lost_frees_{0};
+  std::atomic<std::uint64_t> first_loss_ticks_{0};
+  std::atomic<std::uint64_t> last_loss_ticks_{0};
+
+  // Positions to step over; entry p % size holds abandoned_key(p), 0 = empty.
+  // release (abandon) -> acquire (pop), and back: release (pop) -> acquire (abandon).
+  alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kAbandonedSlots> abandoned_{};
+};
+
+// Differences of positions are signed: a thread may hold an old head beside a newer tail.
+inline bool Ring::push(Event& event) noexcept {
+  const std::uint64_t seen_tail = seen_tail_.load(std::memory_order_acquire);
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);
+  if (static_cast<std::int64_t>(head - seen_tail) >= static_cast<std::int64_t>(limit_))
+      [[unlikely]] {
+    if (!refresh_finds_room()) {
+      count_loss(event);
+      return false;
+    }
+  }
+  // Before the reservation: a thread that loses its core in between then has a time that is too
+  // early, never one that later positions would have to catch up with.
+  event.time = ticks();
+  const std::uint64_t position = head_.fetch_add(1, std::memory_order_relaxed);
+  if (static_cast<std::int64_t>(position - seen_tail) > static_cast<std::int64_t>(mask_))
+      [[unlikely]] {
+    if (!position_is_free(position)) {
+      abandon(position);
+      count_loss(event);
+      return false;
+    }
+  }
+  Slot& slot = slots_[position & mask_];
+  slot.event = event;
+  slot.published.store(position + 1, std::memory_order_release);
+  return true;
+}
+
+inline std::size_t Ring::pop(Event* out, std::size_t limit, std::uint64_t end) noexcept {
+  const std::uint64_t begin = tail_.load(std::memory_order_relaxed);
+  std::uint64_t position = begin;
+  std::size_t count = 0;
+  while (position != end && count < limit) {
+    const Slot& slot = slots_[position & mask_];
+    if (slot.published.load(std::memory_order_acquire) == position + 1) {
+      out[count++] = slot.event;
+    } else {
+      auto& entry = abandoned_[position % kAbandonedSlots];
+      if (entry.load(std::memory_order_acquire) != abandoned_key(position)) break;
+      entry.store(0, std::memory_order_release);
+    }
+    ++position;
+  }
+  if (position != begin) tail_.store(position, std::memory_order_release);
+  return count;
+}
+
+}  // namespace gpumemtrace::capture

@@ -1,0 +1,48 @@
+// The one recording session of a process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trace/export.h"
+
+namespace gpumemtrace::capture {
+
+struct SessionOptions {
+  std::string path;
+  std::string metadata_json = "{}";  // the run record; more may follow by add_metadata
+  bool overwrite = false;
+  // The file is made when the first allocator event arrives; nothing is left behind if none did.
+  bool lazy = false;
+  std::uint64_t ring_bytes = std::uint64_t{8} << 20;
+  std::uint32_t drain_interval_ms = 5;
+  std::uint32_t flush_interval_ms = 100;
+  std::uint32_t time_resolution_ns = 100;
+  std::uint32_t device_sample_interval_ms = 50;  // 0 = no samples
+};
+
+// What has happened so far (after stop: to the session that ended last).
+struct SessionStats {
+  std::string path;
+  std::uint64_t events = 0;   // given to the file
+  std::uint64_t dropped = 0;  // lost for want of room in the ring
+  std::uint64_t gaps = 0;     // records that tell of these losses
+  std::uint64_t skipped = 0;  // allocator events between sessions, since the process began
+  std::uint64_t bytes_written = 0;
+  std::uint64_t ring_capacity = 0;    // events
+  std::uint64_t ring_high_water = 0;  // events
+  std::string error;                  // empty = none
+  bool file_created = false;
+};
+
+// Throws std::system_error when the file can't be made, std::logic_error when a session is active.
+GPUMEMTRACE_API void start_session(const SessionOptions& options);
+
+// Drains, writes the footer, joins. Without an active session, and in a forked child, it only
+// returns the last figures. Safe to call at exit.
+GPUMEMTRACE_API SessionStats stop_session(const std::string& footer_json);
+
+GPUMEMTRACE_API SessionStats session_stats();
+GPUMEMTRACE_API bool session_active() noexcept;
+
+}  // namespace gpumemtrace::capture

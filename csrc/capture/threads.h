@@ -1,0 +1,40 @@
+// The map from thread index to OS thread, filled by producers, read by the drain.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace gpumemtrace::capture {
+
+struct ThreadEntry {
+  pid_t os_tid;
+  char name[16];  // as the kernel knows it (15 bytes and a NUL), read when first seen
+};
+
+// Index i is the i-th entry, counted from 1. Entries are never reused: 20 bytes a thread.
+class ThreadRegistry {
+ public:
+  // The calling thread. 0 when memory ran out.
+  std::uint32_t add_current() noexcept;
+
+  // Appends the entries from number `first` (0-based) on.
+  void copy_from(std::size_t first, std::vector<ThreadEntry>& out) const;
+
+  // Around fork: the forking thread holds the lock, so that the child finds it whole.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+  void forget_all_locked() noexcept { entries_.clear(); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<ThreadEntry> entries_;
+};
+
+// Lives for the whole process, through exit.
+ThreadRegistry& thread_registry() noexcept;
+
+}  // namespace gpumemtrace::capture

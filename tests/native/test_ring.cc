@@ -1,0 +1,172 @@
+#include "capture/ring.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "capture/producer.h"
+
+namespace gpumemtrace::capture {
+namespace {
+
+// A ring so small, started so close to the end of its counter, that laps, overflow and the
+// counter's wrap-around all happen within a few pushes.
+constexpr std::uint64_t kNearWrap = UINT64_MAX - 20;
+
+Event alloc_of(std::uint64_t number, std::uint64_t bytes = 512) {
+  Event event{};
+  event.kind = Kind::kAlloc;
+  event.address = number;
+  event.size = bytes;
+  return event;
+}
+
+bool push_one(Ring& ring, Event event) { return ring.push(event); }
+
+std::vector<Event> pop_all(Ring& ring) {
+  std::vector<Event> events(ring.capacity());
+  events.resize(ring.pop(events.data(), events.size(), ring.head()));
+  return events;
+}
+
+}  // namespace
+
+TEST_CASE("events come out as they went in, over many laps and the counter's wrap") {
+  Ring ring({.capacity = 8, .start_position = kNearWrap});
+  std::uint64_t next_in = 0;
+  std::uint64_t next_out = 0;
+  std::uint64_t last_time = 0;
+  while (next_out < 100) {
+    for (std::uint64_t i = 0; i < 1 + next_out % 5; ++i) {
+      REQUIRE(push_one(ring, alloc_of(next_in++)));
+    }
+    for (const Event& event : pop_all(ring)) {
+      CHECK(event.address == next_out++);
+      CHECK(event.time >= last_time);
+      last_time = event.time;
+    }
+  }
+  CHECK(next_in == next_out);
+  CHECK(ring.tail() < 200);  // it has wrapped
+}
+
+TEST_CASE("an empty ring gives nothing, a small limit is kept, an end is not passed") {
+  Ring ring({.capacity = 8, .start_position = kNearWrap});
+  CHECK(pop_all(ring).empty());
+  for (std::uint64_t i = 0; i < 5; ++i) REQUIRE(push_one(ring, alloc_of(i)));
+  std::vector<Event> events(8);
+  CHECK(ring.pop(events.data(), 2, ring.head()) == 2);
+  CHECK(ring.pop(events.data(), 8, kNearWrap + 3) == 1);
+  CHECK(events[0].address == 2);
+  CHECK(ring.unread() == 2);
+}
+
+TEST_CASE("a full ring drops the newest and counts what they were") {
+  Ring ring({.capacity = 8, .margin = 2, .start_position = kNearWrap});
+  for (std::uint64_t i = 0; i < 6; ++i) REQUIRE(push_one(ring, alloc_of(i)));
+  CHECK_FALSE(ring.resync_wanted(0));
+  CHECK_FALSE(push_one(ring, alloc_of(6, 1000)));
+  CHECK_FALSE(push_one(ring, alloc_of(7, 24)));
+  Event lost_free = alloc_of(0);
+  lost_free.kind = Kind::kFree;
+  lost_free.device = 3;
+  CHECK_FALSE(push_one(ring, lost_free));
+  Event lost_phase{};
+  lost_phase.kind = Kind::kPhase;
+  lost_phase.size = 77;
+  lost_phase.device = -1;
+  CHECK_FALSE(push_one(ring, lost_phase));
+
+  const Loss loss = ring.take_loss();
+  CHECK(loss.events == 4);
+  CHECK(loss.alloc_bytes == 1024);
+  CHECK(loss.frees == 1);
+  CHECK(loss.first_ticks > 0);
+  CHECK(loss.last_ticks >= loss.first_ticks);
+  CHECK_FALSE(ring.take_loss().any());
+
+  CHECK(ring.resync_wanted(0));
+  CHECK(ring.resync_wanted(3));
+  CHECK_FALSE(ring.resync_wanted(1));
+  ring.clear_resync(0);
+  CHECK_FALSE(ring.resync_wanted(0));
+  CHECK(ring.resync_wanted(3));
+
+  const auto kept = pop_all(ring);
+  REQUIRE(kept.size() == 6);
+  CHECK(kept.back().address == 5);
+  CHECK(push_one(ring, alloc_of(8)));
+}
+
+TEST_CASE("nothing is lost, doubled, reordered or overwritten, whoever races") {
+  // More producers than the margin and than the ring has slots; the consumer is slow on purpose.
+  struct Setup {
+    std::size_t capacity;
+    std::size_t margin;
+    int producers;
+  };
+  for (const Setup setup : {Setup{8, 2, 4}, Setup{8, 1, 16}, Setup{2, 1, 8}, Setup{64, 8, 4},
+                            Setup{16, 15, 4}}) {
+    CAPTURE(setup.capacity);
+    CAPTURE(setup.producers);
+    constexpr std::uint64_t kEach = 20'000;
+    Ring ring({.capacity = setup.capacity, .margin = setup.margin, .start_position = kNearWrap});
+    std::atomic<int> running{setup.producers};
+    std::vector<std::uint64_t> accepted(static_cast<std::size_t>(setup.producers));
+    std::vector<std::thread> threads;
+    for (int id = 0; id < setup.producers; ++id) {
+      threads.emplace_back([&, id] {
+        for (std::uint64_t i = 1; i <= kEach; ++i) {
+          Event event = alloc_of(i, 1);
+          event.thread = static_cast<std::uint32_t>(id);
+          event.extra = i * 31 + static_cast<std::uint64_t>(id);  // a torn slot would not match
+          event.stream = ~event.extra;
+          accepted[static_cast<std::size_t>(id)] += ring.push(event) ? 1 : 0;
+        }
+        running.fetch_sub(1);
+      });
+    }
+    Loss lost;
+    std::map<std::uint32_t, std::uint64_t> last;
+    std::uint64_t delivered = 0;
+    std::uint64_t wrong = 0;
+    for (bool more = true; more;) {
+      const bool finished = running.load() == 0;
+      const auto events = pop_all(ring);
+      for (const Event& event : events) {
+        if (event.address <= last[event.thread]) ++wrong;
+        if (event.extra != event.address * 31 + event.thread || event.stream != ~event.extra) {
+          ++wrong;
+        }
+        last[event.thread] = event.address;
+      }
+      delivered += events.size();
+      lost.add(ring.take_loss());
+      more = !finished || !events.empty() || ring.unread() > 0;
+      std::this_thread::yield();
+    }
+    for (auto& thread : threads) thread.join();
+    lost.add(ring.take_loss());
+    std::uint64_t total_accepted = 0;
+    for (const auto count : accepted) total_accepted += count;
+    CHECK(wrong == 0);
+    CHECK(delivered == total_accepted);
+    CHECK(delivered + lost.events == kEach * static_cast<std::uint64_t>(setup.producers));
+    CHECK(lost.alloc_bytes == lost.events);
+  }
+}
+
+TEST_CASE("threads get small numbers of their own") {
+  const std::uint32_t mine = thread_index();
+  CHECK(mine > 0);
+  CHECK(thread_index() == mine);
+  std::uint32_t other = 0;
+  std::thread([&] { other = thread_index(); }).join();
+  CHECK(other > mine);
+}
+
+}  // namespace gpumemtrace::capture
