@@ -37,8 +37,8 @@ inline Ring* active_ring() noexcept { return g_active_ring.load(std::memory_orde
 GPUMEMTRACE_API std::uint32_t register_thread() noexcept;
 
 // 0 = not registered yet. initial-exec: one load instead of a call; 4 bytes of static TLS.
-extern GPUMEMTRACE_API __attribute__((tls_model("initial-exec"))) constinit thread_local std::
-    uint32_t t_thread_index;
+extern GPUMEMTRACE_API
+    __attribute__((tls_model("initial-exec"))) constinit thread_local std::uint32_t t_thread_index;
 
 inline std::uint32_t thread_index() noexcept {
   const std::uint32_t index = t_thread_index;

@@ -114,7 +114,9 @@ class Ring {
   static std::uint64_t device_bit(std::int16_t device) noexcept {
     return std::uint64_t{1} << (static_cast<unsigned>(device) & 63U);
   }
-  static std::uint64_t abandoned_key(std::uint64_t position) noexcept { return (position << 1) | 1; }
+  static std::uint64_t abandoned_key(std::uint64_t position) noexcept {
+    return (position << 1) | 1;
+  }
 
   // The rare paths, out of line so that push stays small.
   GPUMEMTRACE_API bool refresh_finds_room() noexcept;

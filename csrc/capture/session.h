@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "trace/export.h"
 
@@ -29,9 +30,12 @@ struct SessionStats {
   std::uint64_t gaps = 0;     // records that tell of these losses
   std::uint64_t skipped = 0;  // allocator events between sessions, since the process began
   std::uint64_t bytes_written = 0;
-  std::uint64_t ring_capacity = 0;    // events
-  std::uint64_t ring_high_water = 0;  // events
-  std::string error;                  // empty = none
+  std::uint64_t ring_capacity = 0;       // events
+  std::uint64_t ring_high_water = 0;     // events
+  std::uint64_t drain_cpu_ns = 0;        // what the drain thread has cost
+  std::uint64_t begin_monotonic_ns = 0;  // CLOCK_MONOTONIC at trace time 0,
+  std::uint64_t begin_wall_ns = 0;       // and ns since 1970
+  std::string error;                     // empty = none
   bool file_created = false;
 };
 
@@ -44,5 +48,12 @@ GPUMEMTRACE_API SessionStats stop_session(const std::string& footer_json);
 
 GPUMEMTRACE_API SessionStats session_stats();
 GPUMEMTRACE_API bool session_active() noexcept;
+
+// More of the run record: a JSON object. Without a session it is ignored.
+GPUMEMTRACE_API void add_metadata(const std::string& json);
+
+// Numbers for names, from anywhere but the allocator's path; see names.h.
+GPUMEMTRACE_API std::uint32_t define_phase(std::uint32_t parent_id, std::string_view name);
+GPUMEMTRACE_API std::uint32_t define_string(std::string_view text);
 
 }  // namespace gpumemtrace::capture

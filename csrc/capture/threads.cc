@@ -13,6 +13,7 @@ std::uint32_t ThreadRegistry::add_current() noexcept {
   try {
     const std::lock_guard guard(mutex_);
     entries_.push_back(entry);
+    size_.store(entries_.size(), std::memory_order_release);
     return static_cast<std::uint32_t>(entries_.size());
   } catch (...) {
     return 0;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -21,17 +22,23 @@ class ThreadRegistry {
   // The calling thread. 0 when memory ran out.
   std::uint32_t add_current() noexcept;
 
+  // acquire <- release in add_current. No lock, so that asking often costs nobody anything.
+  std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
   // Appends the entries from number `first` (0-based) on.
   void copy_from(std::size_t first, std::vector<ThreadEntry>& out) const;
 
   // Around fork: the forking thread holds the lock, so that the child finds it whole.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
-  void forget_all_locked() noexcept { entries_.clear(); }
+  void forget_all_locked() noexcept {
+    entries_.clear();
+    size_.store(0, std::memory_order_release);
+  }
 
  private:
   mutable std::mutex mutex_;
   std::vector<ThreadEntry> entries_;
+  std::atomic<std::size_t> size_{0};
 };
 
 // Lives for the whole process, through exit.

@@ -5,4 +5,6 @@
 
 namespace gpumemtrace::python {
 
+void register_capture(pybind11::module_& module);
+
 }  // namespace gpumemtrace::python

@@ -5,4 +5,5 @@
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "Native core of gpumemtrace: trace files, the capture session, compute loops.";
+  gpumemtrace::python::register_capture(module);
 }

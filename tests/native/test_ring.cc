@@ -1,5 +1,3 @@
-#include "capture/ring.h"
-
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "capture/producer.h"
+#include "capture/ring.h"
 
 namespace gpumemtrace::capture {
 namespace {
@@ -109,8 +108,8 @@ TEST_CASE("nothing is lost, doubled, reordered or overwritten, whoever races") {
     std::size_t margin;
     int producers;
   };
-  for (const Setup setup : {Setup{8, 2, 4}, Setup{8, 1, 16}, Setup{2, 1, 8}, Setup{64, 8, 4},
-                            Setup{16, 15, 4}}) {
+  for (const Setup setup :
+       {Setup{8, 2, 4}, Setup{8, 1, 16}, Setup{2, 1, 8}, Setup{64, 8, 4}, Setup{16, 15, 4}}) {
     CAPTURE(setup.capacity);
     CAPTURE(setup.producers);
     constexpr std::uint64_t kEach = 20'000;

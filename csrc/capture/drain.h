@@ -1,0 +1,112 @@
+// Ring -> file: the work of the one thread that reads the ring.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "capture/clock.h"
+#include "capture/device_memory.h"
+#include "capture/output.h"
+#include "capture/ring.h"
+#include "trace/event.h"
+
+namespace gpumemtrace::capture {
+
+struct DrainOptions {
+  Ring* ring = nullptr;
+  OutputOptions output;
+  bool lazy = false;  // open the file at the first allocator event; else the caller opens it
+  std::uint64_t drain_interval_ns = 5'000'000;
+  std::uint64_t flush_interval_ns = 100'000'000;
+  std::uint64_t device_sample_interval_ns = 50'000'000;  // 0 = none
+};
+
+struct DrainStats {
+  std::uint64_t events = 0;   // given to the file: gap and device-used records included
+  std::uint64_t dropped = 0;  // lost for want of room in the ring
+  std::uint64_t gaps = 0;
+  std::uint64_t bytes_written = 0;
+  std::uint64_t ring_high_water = 0;
+  std::uint64_t cpu_ns = 0;  // of the thread that calls pass()
+  std::string error;
+  bool file_created = false;
+};
+
+// pass() and finish() on one thread at a time; stats() and add_metadata() from anywhere.
+//
+// Times in the file never decrease: an event whose thread lost its core between stamping and
+// reserving is moved up to the one before it, and none is later than the moment it was read.
+class Drain {
+ public:
+  // What lies in the ring already belongs to nobody (late producers of an earlier session): it is
+  // passed over and counted as skipped.
+  Drain(DrainOptions options, const ClockPair& begin);
+
+  // Makes the file and writes the metadata added so far; throws std::system_error.
+  void open();
+
+  // Moves what was reserved before the call; writes names, gaps, samples; flushes when due.
+  // True: the ring is filling faster than the interval allows, come back at once.
+  bool pass() noexcept;
+
+  // After the producers were told to stop: waits a moment for those in the middle of a push, then
+  // writes all that is left and the footer (`footer_json` and "totals").
+  void finish(const std::string& footer_json) noexcept;
+
+  void add_metadata(const std::string& json);  // a JSON object; goes out with the next pass
+  DrainStats stats() const;
+
+ private:
+  struct Gap {
+    std::uint64_t position;  // stands before the event at this position
+    Loss loss;
+  };
+  static constexpr std::size_t kBatch = 1024;
+  static constexpr std::size_t kMostGaps = 256;
+
+  void move_events();
+  void note_loss();
+  void write_due_gaps();
+  void write_batch(std::size_t count);
+  void write_names_if_new();
+  void write_metadata_if_new();
+  void sample_devices(std::uint64_t now_ns);
+  void flush_if_due(std::uint64_t now_ns);
+  std::uint64_t to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept;
+  void publish_stats();
+
+  DrainOptions options_;
+  TraceOutput output_;
+  Calibration clock_;
+  std::vector<Event> batch_;
+  std::vector<Gap> gaps_;  // not written yet, by position
+  std::uint64_t discard_until_;
+  std::int64_t last_time_ns_ = 0;
+
+  std::size_t threads_written_ = 0;
+  bool names_started_ = false;
+  std::string source_metadata_;  // what the metadata source said last
+
+  DeviceMemoryReader reader_;
+  std::uint32_t devices_in_use_ = 0;  // bit d: device d had an allocator event
+  std::array<DeviceMemory, kMaxDevices> last_sample_{};
+  std::array<std::uint64_t, kMaxDevices> last_sample_ns_{};
+
+  std::uint64_t next_sample_ns_ = 0;
+  std::uint64_t next_flush_ns_ = 0;
+  std::uint64_t next_file_check_ns_ = 0;
+
+  std::uint64_t dropped_ = 0;
+  std::uint64_t gaps_written_ = 0;
+  std::uint64_t high_water_ = 0;
+
+  mutable std::mutex mutex_;  // guards what follows
+  DrainStats stats_;
+  std::vector<std::string> new_metadata_;
+};
+
+}  // namespace gpumemtrace::capture

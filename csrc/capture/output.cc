@@ -1,0 +1,125 @@
+#include "capture/output.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace gpumemtrace::capture {
+namespace {
+
+constexpr std::size_t kMostEarlyEvents = 65'536;
+
+}  // namespace
+
+TraceOutput::TraceOutput(OutputOptions options) : options_(std::move(options)) {}
+
+TraceOutput::~TraceOutput() {
+  if (witness_ >= 0) ::close(witness_);
+}
+
+void TraceOutput::open() {
+  writer_ = std::make_unique<Writer>(
+      options_.make_sink(), WriterOptions{.time_resolution_ns = options_.time_resolution_ns});
+  witness_ = ::open(options_.path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW);
+  check(writer_->error_number() == 0);
+  for (const std::string& json : early_metadata_) write_metadata(json);
+  early_metadata_.clear();
+}
+
+void TraceOutput::open_or_warn() {
+  if (failed() || is_open()) return;
+  try {
+    open();
+  } catch (const std::system_error& error) {
+    fail(error.code().message());
+  }
+}
+
+void TraceOutput::write_metadata(std::string json) {
+  if (failed()) return;
+  if (!is_open()) {
+    early_metadata_.push_back(std::move(json));
+  } else {
+    check(writer_->write_metadata(json.data(), json.size()));
+  }
+}
+
+void TraceOutput::write_names(const std::string& json) {
+  if (!failed() && is_open()) check(writer_->write_names(json.data(), json.size()));
+}
+
+void TraceOutput::keep_early(const Event* events, std::size_t count) {
+  early_events_.insert(early_events_.end(), events, events + count);
+  while (early_events_.size() > kMostEarlyEvents) {
+    early_events_.pop_front();
+    ++early_events_lost_;
+  }
+}
+
+void TraceOutput::append_early() {
+  std::vector<Event> events;
+  if (early_events_lost_ != 0) {
+    Event gap{};
+    gap.kind = Kind::kGap;
+    gap.device = -1;
+    gap.address = early_events_lost_;
+    gap.time = early_events_.front().time;
+    events.push_back(gap);
+  }
+  events.insert(events.end(), early_events_.begin(), early_events_.end());
+  early_events_ = {};
+  append(events.data(), events.size());
+}
+
+void TraceOutput::append(const Event* events, std::size_t count) {
+  if (failed() || count == 0) return;
+  if (!is_open()) return keep_early(events, count);
+  if (!early_events_.empty()) append_early();
+  last_time_ns_ = static_cast<std::int64_t>(events[count - 1].time);
+  const bool written = writer_->append(events, count);
+  if (written) events_ += count;
+  check(written);
+}
+
+void TraceOutput::flush() {
+  if (!failed() && is_open()) check(writer_->flush());
+}
+
+void TraceOutput::check_still_there() {
+  struct stat status {};
+  if (failed() || witness_ < 0 || fstat(witness_, &status) != 0) return;
+  if (status.st_nlink == 0) fail("the file was deleted");
+}
+
+void TraceOutput::close(const std::string& footer_json) {
+  if (!failed() && is_open()) check(writer_->close(footer_json.data(), footer_json.size()));
+}
+
+void TraceOutput::check(bool written) {
+  if (written || failed()) return;
+  const int number = writer_->error_number();
+  fail(number != 0 ? std::generic_category().message(number) : std::string(writer_->error()));
+}
+
+void TraceOutput::fail(const std::string& what) noexcept {
+  if (failed_) return;
+  failed_ = true;
+  if (is_open()) events_ = writer_->events_written();
+  try {
+    error_ = what;
+    char end[64];
+    std::snprintf(end, sizeof end, "%.3f s (%llu events)", static_cast<double>(last_time_ns_) / 1e9,
+                  static_cast<unsigned long long>(events_));
+    options_.warn("gpumemtrace: can't write " + options_.path + ": " + what +
+                  "; training continues; the trace ends at " + end + "\n");
+  } catch (const std::bad_alloc&) {
+    // Nobody can be told.
+  }
+}
+
+}  // namespace gpumemtrace::capture

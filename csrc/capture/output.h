@@ -1,0 +1,75 @@
+// The file as the drain sees it: made early or late, and allowed to fail once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trace/event.h"
+#include "trace/sink.h"
+#include "trace/writer.h"
+
+namespace gpumemtrace::capture {
+
+struct OutputOptions {
+  // Where the bytes go; may throw std::system_error.
+  std::function<std::unique_ptr<Sink>()> make_sink;
+  std::string path;  // for messages, and to notice that somebody deleted the file
+  std::uint64_t time_resolution_ns = 1;
+  // Hears of the first error, once. Training goes on, so nobody else is told.
+  std::function<void(const std::string&)> warn;
+};
+
+// One thread at a time. After the first error everything is discarded: the trace ends there. Until
+// open() nothing is written: metadata is kept whole, and of the events the latest 65,536, since only
+// an allocator event makes the file worth having. Any call may throw std::bad_alloc, fail() none.
+class TraceOutput {
+ public:
+  explicit TraceOutput(OutputOptions options);
+  ~TraceOutput();
+
+  // Makes the file and writes the metadata kept. Throws std::system_error; open_or_warn() tells
+  // warn instead. The events kept go out with the next append(), behind any names.
+  void open();
+  void open_or_warn();
+  bool is_open() const noexcept { return writer_ != nullptr; }
+
+  void write_metadata(std::string json);
+  void write_names(const std::string& json);
+  void append(const Event* events, std::size_t count);
+  void flush();
+  // The file was deleted (not merely renamed): the rest would go nowhere, so that is an error.
+  void check_still_there();
+  void close(const std::string& footer_json);
+
+  // Records a failure from outside, such as memory running out in the drain.
+  void fail(const std::string& what) noexcept;
+
+  bool failed() const noexcept { return failed_; }
+  const std::string& error() const noexcept { return error_; }
+  // Events taken, those still waiting for a flush included.
+  std::uint64_t events() const noexcept { return events_; }
+  std::uint64_t bytes_written() const noexcept { return writer_ ? writer_->bytes_written() : 0; }
+
+ private:
+  void check(bool written);
+  void keep_early(const Event* events, std::size_t count);
+  void append_early();
+
+  OutputOptions options_;
+  std::unique_ptr<Writer> writer_;
+  int witness_ = -1;  // a second descriptor of the file, only to ask for its link count
+  std::vector<std::string> early_metadata_;
+  std::deque<Event> early_events_;
+  std::uint64_t early_events_lost_ = 0;
+  std::uint64_t events_ = 0;
+  std::int64_t last_time_ns_ = 0;
+  bool failed_ = false;
+  std::string error_;
+};
+
+}  // namespace gpumemtrace::capture
