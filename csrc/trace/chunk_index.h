@@ -1,4 +1,4 @@
-// The chunk index at the front of a footer: one entry per chunk before it, in file order.
+// The chunk index at the front of a footer's payload: one entry per chunk before it, in file order.
 //
 //   entry   type  codec  flags  stored_bytes  count  zigzag(first_time - last entry's last_time)
 //           last_time - first_time                                             all of them varints
@@ -10,26 +10,24 @@
 #include <cstdint>
 #include <vector>
 
-#include "trace/format.h"
-#include "trace/varint.h"
+#include "trace/byte_reader.h"
+#include "trace/chunk.h"
 
 namespace gpumemtrace {
 
-// Appends the entry of the chunk with this header; `last_time_ns` carries from entry to entry.
-inline void append_index_entry(const ChunkHeader& header, std::int64_t& last_time_ns,
-                               std::vector<std::uint8_t>& out) {
-  std::uint8_t bytes[7 * kMaxVarintBytes];
-  const auto first_time = static_cast<std::uint64_t>(header.first_time_ns);
-  const auto last_time = static_cast<std::uint64_t>(header.last_time_ns);
-  std::uint8_t* end = put_varint(bytes, header.type);
-  end = put_varint(end, header.codec);
-  end = put_varint(end, header.flags);
-  end = put_varint(end, header.header_bytes + header.payload_bytes);
-  end = put_varint(end, header.count);
-  end = put_varint(end, zigzag(first_time - static_cast<std::uint64_t>(last_time_ns)));
-  end = put_varint(end, last_time - first_time);
-  last_time_ns = header.last_time_ns;
-  out.insert(out.end(), bytes, end);
-}
+// Builds the index as chunks are written; a few bytes for each.
+class ChunkIndexEncoder {
+ public:
+  void append(const ChunkHeader& header);
+  const std::vector<std::uint8_t>& bytes() const noexcept { return bytes_; }
+
+ private:
+  std::vector<std::uint8_t> bytes_;
+  std::uint64_t last_time_ns_ = 0;
+};
+
+// Reads the `footer.count` entries at the front of `in`, which stands behind them afterwards. Throws
+// FormatError when they don't lead exactly from the preamble to the footer.
+std::vector<ChunkInfo> decode_chunk_index(ByteReader& in, const ChunkInfo& footer);
 
 }  // namespace gpumemtrace

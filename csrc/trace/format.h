@@ -17,7 +17,7 @@
 //     48 | count u64                                             events (footer: index entries)
 //     56 | first_time_ns i64         | last_time_ns i64          earliest and latest of the chunk
 //     72 | time_resolution_ns u64
-//     80 | reserved u64                                          0
+//     80 | trace_id u64                                          random, the same in all chunks
 //     88 | payload_crc u32           | header_crc u32            of the header without these 4 bytes
 //
 //   Trailer    0                8                16              20               24
@@ -85,7 +85,7 @@ struct ChunkHeader {
   std::int64_t first_time_ns;
   std::int64_t last_time_ns;
   std::uint64_t time_resolution_ns;
-  std::uint64_t reserved;
+  std::uint64_t trace_id;
   std::uint32_t payload_crc;
   std::uint32_t header_crc;
 };
@@ -103,6 +103,9 @@ static_assert(offsetof(ChunkHeader, payload_bytes) == 24 && offsetof(ChunkHeader
 static_assert(sizeof(Trailer) == 24 && offsetof(Trailer, crc) == 20);
 static_assert(std::is_trivially_copyable_v<Preamble> && std::is_trivially_copyable_v<ChunkHeader> &&
               std::is_trivially_copyable_v<Trailer>);
+
+// A header (with its extension) is never larger.
+inline constexpr std::uint32_t kMaxHeaderBytes = 65536;
 
 // A reader need not hold more than this many events of one chunk; a writer never writes more.
 inline constexpr std::uint64_t kMaxEventsPerChunk = std::uint64_t{1} << 20;

@@ -1,16 +1,33 @@
 #include "trace/writer.h"
 
+#include <sys/random.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <stdexcept>
 #include <utility>
 
-#include "trace/chunk_index.h"
 #include "trace/crc32c.h"
 
 namespace gpumemtrace {
+namespace {
+
+// Tells the chunks of two files apart; need not be secret, only rarely the same.
+std::uint64_t random_trace_id() noexcept {
+  std::uint64_t id = 0;
+  if (::getrandom(&id, sizeof id, GRND_NONBLOCK) != sizeof id) {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    id = static_cast<std::uint64_t>(now.tv_nsec) << 32 ^ static_cast<std::uint64_t>(::getpid());
+  }
+  return id != 0 ? id : 1;
+}
+
+}  // namespace
 
 Writer::Writer(std::unique_ptr<Sink> sink, WriterOptions options)
     : sink_(std::move(sink)), options_(options) {
@@ -20,6 +37,7 @@ Writer::Writer(std::unique_ptr<Sink> sink, WriterOptions options)
   if (options_.events_per_chunk < 1 || options_.events_per_chunk > kMaxEventsPerChunk) {
     throw std::invalid_argument("events_per_chunk must be between 1 and 1048576");
   }
+  if (options_.trace_id == 0) options_.trace_id = random_trace_id();
   buffer_.reserve(options_.events_per_chunk);
   Preamble preamble{{}, kVersionMajor, kVersionMinor, 0};
   std::memcpy(preamble.magic, kFileMagic, sizeof kFileMagic);
@@ -58,10 +76,11 @@ bool Writer::end_chunk(ChunkHeader header) {
   header.chunk_number = chunks_written_;
   header.first_sequence = events_written_;
   header.time_resolution_ns = options_.time_resolution_ns;
+  header.trace_id = options_.trace_id;
   header.payload_crc = crc32c(chunk_.data() + sizeof(ChunkHeader), header.payload_bytes);
   header.header_crc = crc32c(&header, offsetof(ChunkHeader, header_crc));
   std::memcpy(chunk_.data(), &header, sizeof header);
-  append_index_entry(header, index_last_time_ns_, index_);
+  index_.append(header);
   if (!write(chunk_.data(), chunk_.size())) return false;
   ++chunks_written_;
   return true;
@@ -142,7 +161,7 @@ bool Writer::close(const char* footer_json, std::size_t size_bytes) noexcept {
       header.type = static_cast<std::uint16_t>(ChunkType::kFooter);
       header.count = chunks_written_;
       begin_chunk();
-      chunk_.insert(chunk_.end(), index_.begin(), index_.end());
+      chunk_.insert(chunk_.end(), index_.bytes().begin(), index_.bytes().end());
       chunk_.insert(chunk_.end(), footer_json, footer_json + size_bytes);
       if (end_chunk(header)) write(&trailer, sizeof trailer);
     } catch (const std::bad_alloc&) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trace/chunk_index.h"
 #include "trace/encoder.h"
 #include "trace/event.h"
 #include "trace/export.h"
@@ -18,6 +19,7 @@ namespace gpumemtrace {
 struct WriterOptions {
   std::uint64_t time_resolution_ns = 1;    // >= 1; coarser is smaller
   std::uint32_t events_per_chunk = 65536;  // 1 .. kMaxEventsPerChunk
+  std::uint64_t trace_id = 0;              // 0: a random one
 };
 
 // One thread at a time. After construction nothing throws: each call returns false from the first
@@ -67,8 +69,7 @@ class GPUMEMTRACE_API Writer {
   Encoder encoder_;
   std::vector<Event> buffer_;
   std::vector<std::uint8_t> chunk_;
-  std::vector<std::uint8_t> index_;  // entries of the footer, encoded as they go: ~16 bytes a chunk
-  std::int64_t index_last_time_ns_ = 0;
+  ChunkIndexEncoder index_;
   std::uint64_t chunks_written_ = 0;
   std::uint64_t events_written_ = 0;
   std::uint64_t bytes_written_ = 0;

@@ -1,0 +1,42 @@
+// Where the bytes of a trace come from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "trace/export.h"
+
+namespace gpumemtrace {
+
+// Any thread; reads have no position of their own.
+class GPUMEMTRACE_API Source {
+ public:
+  Source() = default;
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  virtual ~Source();
+
+  // As it was when the source was made; a growing file is read up to there.
+  virtual std::uint64_t size_bytes() const noexcept = 0;
+  // Copies up to `size_bytes` bytes; fewer only where the file ends (or has shrunk). Throws
+  // std::system_error when the system can't read.
+  virtual std::size_t read(std::uint64_t offset, void* out, std::size_t size_bytes) const = 0;
+};
+
+// A regular file, by pread: one that shrinks while we read gives an error, not SIGBUS.
+class GPUMEMTRACE_API FileSource final : public Source {
+ public:
+  // Throws std::system_error: no such file, no permission, a directory.
+  explicit FileSource(const std::string& path);
+  ~FileSource() override;
+
+  std::uint64_t size_bytes() const noexcept override { return size_bytes_; }
+  std::size_t read(std::uint64_t offset, void* out, std::size_t size_bytes) const override;
+
+ private:
+  int descriptor_;
+  std::uint64_t size_bytes_ = 0;
+};
+
+}  // namespace gpumemtrace
