@@ -5,10 +5,7 @@
 
 namespace gpumemtrace::python {
 
-<<<<<<< Updated upstream
 void register_capture(pybind11::module_& module);
-=======
 void register_trace(pybind11::module_& module);
->>>>>>> Stashed changes
 
 }  // namespace gpumemtrace::python

@@ -5,9 +5,6 @@
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "Native core of gpumemtrace: trace files, the capture session, compute loops.";
-<<<<<<< Updated upstream
   gpumemtrace::python::register_capture(module);
-=======
   gpumemtrace::python::register_trace(module);
->>>>>>> Stashed changes
 }
