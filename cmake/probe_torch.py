@@ -42,11 +42,10 @@ def probe() -> Result:
     folders = include_folders(major)
     include = next((f for f in folders if cuda_major_of(f) == major), None)
     if include is None:
-        package = f"nvidia-cuda-runtime-cu{major}" if int(major) < 13 else "nvidia-cuda-runtime"
         return not_found(
             f"torch {version} was there, but no headers of CUDA {major} (cuda.h and "
             f"cuda_runtime_api.h) in any of: {', '.join(map(str, folders))}",
-            remedy=f"{package}=={cuda}.*",
+            remedy=headers_requirement(cuda),
         )
     return {
         "found": True,
@@ -85,6 +84,13 @@ def include_folders(major: str) -> list[Path]:
     # A wheel's folder that isn't there says nothing to the reader of `why`: leave it out.
     wheels = [folder for folder in wheels if folder.is_dir()]
     return [folder / "include" for folder in [*wheels, *named, *conda, *system]]
+
+
+def headers_requirement(cuda: str) -> str:
+    """Return what to give to pip for the headers of a CUDA version such as "12.4"."""
+    major = cuda.split(".")[0]
+    package = "nvidia-cuda-runtime" if int(major) >= 13 else f"nvidia-cuda-runtime-cu{major}"
+    return f"{package}=={cuda}.*"
 
 
 def cuda_major_of(include: Path) -> str | None:

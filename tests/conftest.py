@@ -1,0 +1,38 @@
+"""What every test relies on: the installed package, and tests skipped where they can't run.
+
+The root of the repository holds the source folder ``gpumemtrace/``, which has no native part.
+Python puts the current folder first on ``sys.path`` (``python -m pytest``), so it would be imported
+instead of the installed package. The root is taken off the path here, however pytest was started.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+
+from gpumemtrace import build_info  # noqa: E402
+from gpumemtrace.errors import InstallError  # noqa: E402
+
+
+def pytest_report_header() -> list[str]:
+    """Say which gpumemtrace is tested, and for which torch it was built."""
+    try:
+        torch = build_info.torch_version()
+    except InstallError as error:
+        pytest.exit(f"{error} (or make test)", returncode=4)
+    hook = f"for torch {torch}" if torch else f"without a torch hook: {build_info.why_no_hook()}"
+    return [f"gpumemtrace: {Path(build_info.__file__).parent}, {hook}"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a hook in a build without one, and a GPU where there is none."""
+    why_no_hook = build_info.why_no_hook()
+    has_gpu = Path("/dev/nvidiactl").exists()
+    for item in items:
+        if why_no_hook and (item.get_closest_marker("simgpu") or item.get_closest_marker("gpu")):
+            item.add_marker(pytest.mark.skip(reason=f"no torch hook: {why_no_hook}"))
+        elif item.get_closest_marker("gpu") and not has_gpu:
+            item.add_marker(pytest.mark.skip(reason="no GPU on this machine"))
