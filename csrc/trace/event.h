@@ -47,7 +47,7 @@ enum class Kind : std::uint16_t {
 //   kEmptyCache   -              -                 -               ns it took
 //   kPoolBegin/End pool id [0]   pool id [1]       -               -
 //   kPhase        -              phase path id     -               -                  PhaseFlags
-//   kStep         -              number of the step that begins
+//   kStep         -              number of the step that begins (signed)                    StepFlags
 //   kMark         -              string id
 //   kTag          address        bytes             category        string id of the name
 //   kGap          events lost    bytes requested   frees lost      ns from first to last loss
@@ -79,6 +79,10 @@ enum class StatsCause : std::uint32_t {
 enum PhaseFlags : std::uint32_t {
   kPhaseEntered = 1,      // a phase was opened here (else: one was closed, this is what is left)
   kPhaseProcessWide = 2,  // holds for every thread, whatever it opened itself
+};
+
+enum StepFlags : std::uint32_t {
+  kStepSet = 1,  // the number is set here, no step ended (a trace that begins at step 100)
 };
 
 enum class Category : std::uint32_t {
