@@ -42,10 +42,14 @@ def how_to_rebuild() -> str:
     return f"{_pip()} install --force-reinstall --no-deps --no-cache-dir {_source()}"
 
 
-def how_to_fix() -> str:
-    """Return the shell command that brings what the build lacked, then builds again."""
-    remedy = _torch_record().get("remedy")
-    if remedy is None or (remedy == "torch" and _is_installed("torch")):
+def how_to_fix(missing: str | None = None) -> str:
+    """Return the shell command that brings what is missing, then builds again.
+
+    ``missing`` is what to give to ``pip install``, such as ``"torch"``; by default what this build
+    lacked, unless it was torch and one has been installed since.
+    """
+    remedy = _torch_record().get("remedy") if missing is None else missing
+    if remedy is None or (missing is None and remedy == "torch" and _is_installed("torch")):
         return how_to_rebuild()
     return f"{_pip()} install {remedy} && {how_to_rebuild()}"
 

@@ -45,6 +45,7 @@ def test_without_a_hook(record_as) -> None:
     assert build_info.why_no_hook() == "no headers were there"
     pip = f"{shlex.quote(sys.executable)} -m pip install"
     assert build_info.how_to_fix().startswith(f"{pip} {remedy} && {pip} --force-reinstall ")
+    assert build_info.how_to_fix("torch").startswith(f"{pip} torch && {pip} --force-reinstall ")
 
 
 def distribution_from(monkeypatch: pytest.MonkeyPatch, direct_url: str | None) -> None:
