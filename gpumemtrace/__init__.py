@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gpumemtrace.trace import Trace as Trace
     from gpumemtrace.trace import open as open
 
+__version__ = "0.1.0"
+
 # Public name -> module. One line per name; the imports above are for type checkers only.
 _MODULES = {
     "GpuMemTraceError": "errors",
@@ -20,7 +22,7 @@ _MODULES = {
     "open": "trace",
 }
 
-__all__ = sorted(_MODULES)
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

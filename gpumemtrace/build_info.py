@@ -30,7 +30,7 @@ def torch_version() -> str | None:
 def why_no_hook() -> str | None:
     """Return why this build has no torch hook, as a clause in the past tense; None when it has one.
 
-    For example ``"torch was not installed in /home/me/venv"``: the state at the time of the build,
+    For example ``"torch was not installed in /path/to/venv"``: the state at the time of the build,
     which need not be that of today.
     """
     why: str | None = _torch_record().get("why")
