@@ -19,6 +19,7 @@ std::vector<std::uint8_t> read_bytes(const Source& source, std::uint64_t offset,
                       std::string(what) + " reaches past the end of the file");
   }
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size_bytes));
+  if (bytes.empty()) return bytes;
   bytes.resize(source.read(offset, bytes.data(), bytes.size()));
   if (bytes.size() != size_bytes) {
     throw FormatError(FormatErrorKind::kCorrupt, offset,
