@@ -61,10 +61,14 @@ ChunkHeader read_header(const Source& source, std::uint64_t offset) {
 }
 
 ChunkInfo describe(const ChunkHeader& header, std::uint64_t offset) noexcept {
-  return {offset,        header.header_bytes + header.payload_bytes,
-          header.first_sequence, header.count,
-          header.first_time_ns,  header.last_time_ns,
-          header.flags,          header.codec,
+  return {offset,
+          header.header_bytes + header.payload_bytes,
+          header.first_sequence,
+          header.count,
+          header.first_time_ns,
+          header.last_time_ns,
+          header.flags,
+          header.codec,
           header.type};
 }
 

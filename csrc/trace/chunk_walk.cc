@@ -25,9 +25,9 @@ std::uint64_t find_chunk(const Source& source, std::uint64_t from) {
     if (got < sizeof kChunkMagic) break;
     const std::uint8_t* at = window.data();
     const std::uint8_t* const end = at + got;
-    while ((at = static_cast<const std::uint8_t*>(
-                ::memmem(at, static_cast<std::size_t>(end - at), kChunkMagic,
-                         sizeof kChunkMagic))) != nullptr) {
+    while ((at = static_cast<const std::uint8_t*>(::memmem(at, static_cast<std::size_t>(end - at),
+                                                           kChunkMagic, sizeof kChunkMagic))) !=
+           nullptr) {
       const std::uint64_t offset = from + static_cast<std::uint64_t>(at - window.data());
       try {
         read_header(source, offset);

@@ -15,8 +15,16 @@ namespace gpumemtrace {
 class EventTable {
  public:
   explicit EventTable(std::size_t count)
-      : time_ns_(count), kind_(count), address_(count), size_bytes_(count), stream_(count),
-        extra_(count), thread_(count), site_(count), flags_(count), device_(count) {}
+      : time_ns_(count),
+        kind_(count),
+        address_(count),
+        size_bytes_(count),
+        stream_(count),
+        extra_(count),
+        thread_(count),
+        site_(count),
+        flags_(count),
+        device_(count) {}
 
   EventColumns columns() {
     return {time_ns_.data(), kind_.data(),   address_.data(), size_bytes_.data(), stream_.data(),
@@ -24,8 +32,16 @@ class EventTable {
   }
 
   Event operator[](std::size_t i) const {
-    return {static_cast<std::uint64_t>(time_ns_[i]), address_[i], size_bytes_[i], stream_[i],
-            extra_[i], thread_[i], site_[i], flags_[i], device_[i], static_cast<Kind>(kind_[i])};
+    return {static_cast<std::uint64_t>(time_ns_[i]),
+            address_[i],
+            size_bytes_[i],
+            stream_[i],
+            extra_[i],
+            thread_[i],
+            site_[i],
+            flags_[i],
+            device_[i],
+            static_cast<Kind>(kind_[i])};
   }
 
  private:
@@ -60,9 +76,16 @@ inline std::vector<Event> random_events(std::size_t count, unsigned spread, std:
   const auto next = [&] { return random() >> (64 - spread); };
   std::vector<Event> events(count);
   for (Event& event : events) {
-    event = {next(), next(), next(), next(), next(), static_cast<std::uint32_t>(next()),
-             static_cast<std::uint32_t>(next()), static_cast<std::uint32_t>(next()),
-             static_cast<std::int16_t>(next()), static_cast<Kind>(next() & 0xFFFF)};
+    event = {next(),
+             next(),
+             next(),
+             next(),
+             next(),
+             static_cast<std::uint32_t>(next()),
+             static_cast<std::uint32_t>(next()),
+             static_cast<std::uint32_t>(next()),
+             static_cast<std::int16_t>(next()),
+             static_cast<Kind>(next() & 0xFFFF)};
   }
   return events;
 }

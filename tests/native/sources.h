@@ -18,8 +18,7 @@ class MemorySource final : public Source {
   std::uint64_t size_bytes() const noexcept override { return bytes_.size(); }
   std::size_t read(std::uint64_t offset, void* out, std::size_t size_bytes) const override {
     if (offset >= bytes_.size()) return 0;
-    const std::size_t got =
-        std::min(size_bytes, bytes_.size() - static_cast<std::size_t>(offset));
+    const std::size_t got = std::min(size_bytes, bytes_.size() - static_cast<std::size_t>(offset));
     std::memcpy(out, bytes_.data() + offset, got);
     return got;
   }

@@ -1,9 +1,9 @@
-#include "trace/byte_reader.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <vector>
+
+#include "trace/byte_reader.h"
 
 namespace gpumemtrace {
 

@@ -1,10 +1,10 @@
-#include "trace/crc32c.h"
-
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include "trace/crc32c.h"
 
 namespace gpumemtrace {
 namespace {

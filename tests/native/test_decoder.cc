@@ -1,6 +1,4 @@
 // encoder and decoder, held against each other.
-#include "trace/decoder.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -9,6 +7,7 @@
 
 #include "event_table.h"
 #include "trace/byte_reader.h"
+#include "trace/decoder.h"
 #include "trace/encoder.h"
 
 namespace gpumemtrace {

@@ -1,5 +1,3 @@
-#include "trace/reader.h"
-
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -10,6 +8,7 @@
 #include "event_table.h"
 #include "sources.h"
 #include "trace/format_error.h"
+#include "trace/reader.h"
 #include "trace_bytes.h"
 
 namespace gpumemtrace {
@@ -180,8 +179,7 @@ TEST_CASE("whole chunks cut out of the middle are missed by their numbers") {
   bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(offsets[2]),
               bytes.begin() + static_cast<std::ptrdiff_t>(offsets[4]));
   const auto reader = open(bytes);
-  REQUIRE(kinds_of(*reader) ==
-          std::vector{ProblemKind::kMissingChunks, ProblemKind::kNotClosed});
+  REQUIRE(kinds_of(*reader) == std::vector{ProblemKind::kMissingChunks, ProblemKind::kNotClosed});
   CHECK(reader->problems()[0].first_missing_sequence == 10);
   CHECK(reader->problems()[0].missing_count == 20);
   check_nothing_wrong(*reader, events);
@@ -219,8 +217,7 @@ TEST_CASE("a chunk that comes twice counts once") {
   const auto offsets = chunk_offsets(bytes);
   const Bytes again(bytes.begin() + static_cast<std::ptrdiff_t>(offsets[1]),
                     bytes.begin() + static_cast<std::ptrdiff_t>(offsets[2]));
-  bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(offsets[2]), again.begin(),
-               again.end());
+  bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(offsets[2]), again.begin(), again.end());
   const auto reader = open(bytes);
   CHECK(kinds_of(*reader)[0] == ProblemKind::kForeignChunk);
   CHECK(read_all(*reader).size() == 25);
@@ -253,24 +250,21 @@ TEST_CASE("a newer minor version is read: unknown chunks and header extensions a
   }));
   CHECK(read_all(*minor).size() == 25);
 
-  const auto unknown = open(with_header(bytes, offsets[0], [](ChunkHeader& header) {
-    header.type = 99;
-  }));
+  const auto unknown =
+      open(with_header(bytes, offsets[0], [](ChunkHeader& header) { header.type = 99; }));
   CHECK(kinds_of(*unknown) == std::vector{ProblemKind::kNotClosed, ProblemKind::kUnknownChunk});
   CHECK(read_all(*unknown).size() == 25);
 
-  const auto codec = open(with_header(bytes, offsets[2], [](ChunkHeader& header) {
-    header.codec = 2;
-  }));
+  const auto codec =
+      open(with_header(bytes, offsets[2], [](ChunkHeader& header) { header.codec = 2; }));
   CHECK(read_all(*codec).size() == 15);
   check_nothing_wrong(*codec, events);
 
   Bytes extended = bytes;
   extended.insert(extended.begin() + static_cast<std::ptrdiff_t>(offsets[1] + sizeof(ChunkHeader)),
                   24, 0xAB);
-  extended = with_header(extended, offsets[1], [](ChunkHeader& header) {
-    header.header_bytes += 24;
-  });
+  extended =
+      with_header(extended, offsets[1], [](ChunkHeader& header) { header.header_bytes += 24; });
   const auto extension = open(extended);
   CHECK(kinds_of(*extension) == std::vector{ProblemKind::kNotClosed});
   CHECK(read_all(*extension).size() == 25);
@@ -285,10 +279,17 @@ TEST_CASE("no file makes the reader crash, checksums or no checksums") {
       const std::size_t at = random() % bytes.size();
       const auto end = static_cast<std::ptrdiff_t>(std::min(bytes.size(), at + random() % 20));
       switch (random() % 4) {
-        case 0: bytes[at] = static_cast<std::uint8_t>(random()); break;
-        case 1: bytes[at] ^= static_cast<std::uint8_t>(1U << (random() % 8)); break;
-        case 2: bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + end); break;
-        default: std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + end, 0xFF);
+        case 0:
+          bytes[at] = static_cast<std::uint8_t>(random());
+          break;
+        case 1:
+          bytes[at] ^= static_cast<std::uint8_t>(1U << (random() % 8));
+          break;
+        case 2:
+          bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + end);
+          break;
+        default:
+          std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + end, 0xFF);
       }
     }
     repair_checksums(bytes);

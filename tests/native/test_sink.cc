@@ -1,5 +1,3 @@
-#include "trace/sink.h"
-
 #include <doctest/doctest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -11,6 +9,8 @@
 #include <iterator>
 #include <string>
 #include <system_error>
+
+#include "trace/sink.h"
 
 namespace gpumemtrace {
 namespace {

@@ -60,12 +60,11 @@ inline void repair_checksums(Bytes& bytes) {
     if (header.header_bytes < sizeof header || header.header_bytes > room) break;
     const bool whole = header.payload_bytes <= room - header.header_bytes;
     if (whole) {
-      header.payload_crc =
-          crc32c(bytes.data() + at + header.header_bytes, header.payload_bytes);
+      header.payload_crc = crc32c(bytes.data() + at + header.header_bytes, header.payload_bytes);
     }
-    header.header_crc = crc32c(bytes.data() + at + sizeof header,
-                               header.header_bytes - sizeof header,
-                               crc32c(&header, offsetof(ChunkHeader, header_crc)));
+    header.header_crc =
+        crc32c(bytes.data() + at + sizeof header, header.header_bytes - sizeof header,
+               crc32c(&header, offsetof(ChunkHeader, header_crc)));
     std::memcpy(bytes.data() + at, &header, sizeof header);
     if (!whole) break;
     at += header.header_bytes + header.payload_bytes;
