@@ -4,6 +4,7 @@ import ast
 import graphlib
 import importlib.metadata
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,7 +169,7 @@ def documented_commands() -> list[tuple[Path, str]]:
 
 def commands_of(program: str) -> list[tuple[Path, list[str]]]:
     """The documented command lines of one program, as words without the program's name."""
-    split = [(file, command.split()) for file, command in documented_commands()]
+    split = [(file, shlex.split(command)) for file, command in documented_commands()]
     return [(file, words[1:]) for file, words in split if words[:1] == [program]]
 
 
