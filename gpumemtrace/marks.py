@@ -16,7 +16,16 @@ import numpy.typing as npt
 from gpumemtrace.records import RAW_COLUMNS, Batch, Records
 from gpumemtrace.schema import Kind, PhaseFlags, StepFlags
 
-__all__ = ["KEPT_KINDS", "Marks", "MarksBuilder", "PhaseSpan", "PhaseSpans", "Step", "Steps"]
+__all__ = [
+    "KEPT_KINDS",
+    "Marks",
+    "MarksBuilder",
+    "PhaseSpan",
+    "PhaseSpans",
+    "Step",
+    "Steps",
+    "begins_at_step",
+]
 
 # Kinds of which there are a few per step; readings and samples may be as many as the events.
 KEPT_KINDS = frozenset(
@@ -199,6 +208,12 @@ class Marks:
         )
 
 
+def begins_at_step(first: Batch) -> bool:
+    """Whether the first record of a trace or slice is a mark that begins a step and ends none."""
+    is_step = first.raw["kind"][0] == Kind.STEP
+    return bool(is_step and (first.first_record > 0 or first.raw["flags"][0] & StepFlags.SET))
+
+
 class MarksBuilder:
     """Collects `Marks` (or the records of other kinds) from batches fed in order."""
 
@@ -222,10 +237,7 @@ class MarksBuilder:
         if self._first_ns is None:
             self._first_ns = int(raw["time_ns"][0])
             self._last_ns = self._first_ns
-            self._begins_at_step = bool(
-                raw["kind"][0] == Kind.STEP
-                and (batch.first_record > 0 or raw["flags"][0] & StepFlags.SET)
-            )
+            self._begins_at_step = begins_at_step(batch)
         # Clocks of several threads may step back a little: the end is the latest time seen.
         self._last_ns = max(self._last_ns, int(raw["time_ns"].max()))
         kept = np.flatnonzero(self._is_kept[raw["kind"]])

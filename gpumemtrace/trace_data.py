@@ -14,7 +14,7 @@ from gpumemtrace.from_events import EVENT_COLUMNS, source_from_events
 from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
 from gpumemtrace.phase_names import PhaseNames
 from gpumemtrace.records import Batch, Records, RecordSource, write_records
-from gpumemtrace.schema import Kind
+from gpumemtrace.schema import Kind, PhaseFlags
 from gpumemtrace.trace_file import Problem
 
 if TYPE_CHECKING:
@@ -161,6 +161,16 @@ class TraceData:
         return self.marks.phases(self._names.paths)
 
     @property
+    def driving_thread(self) -> int:
+        """The thread whose phase holds for threads without one of their own.
+
+        The one that emits the steps; without steps, the one with the most phase marks.
+        """
+        if self._driving_thread_known is None:
+            self._driving_thread_known = _find_driving_thread(self._source)
+        return self._driving_thread_known
+
+    @property
     def devices(self) -> tuple[int, ...]:
         """The devices that have records."""
         return self.marks.devices
@@ -178,6 +188,10 @@ class TraceData:
                 pass
         assert self._marks_known is not None
         return self._marks_known
+
+    def path_of_id(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """Return the index into `phase_paths` for path ids as in phase marks; -1 = none."""
+        return self._names.path_of_id(ids)
 
     def text(self, id: int) -> str:
         """Return the text of a mark or tag by its id."""
@@ -307,19 +321,31 @@ class TraceData:
         return type(self)(
             self._source,
             _window=(int(records[start]), stop),
-            _driving_thread=self._driving_thread(),
+            _driving_thread=self.driving_thread,
         )
 
     # -- how it is read ---------------------------------------------------------------------
 
     def _windowed(self) -> Iterator[Batch]:
-        first, end = self._window or (0, _END)
+        if self._window is None:
+            yield from self._whole()
+            return
+        first, end = self._window
+        open_phases = _OpenPhases()
         record = event = 0
         for batch in self._resolved():
-            cut = [0, *(min(max(c - record, 0), len(batch)) for c in (first, end))]
+            cut = [min(max(place - record, 0), len(batch)) for place in (first, first + 1, end)]
+            is_beginning = record <= first < record + len(batch)
             record += len(batch)
-            if cut[1] > 0:
-                yield batch.window(0, cut[1], first_event=0, is_lead_in=True)
+            if cut[0] > 0:
+                before = batch.window(0, cut[0], first_event=0, is_lead_in=True)
+                open_phases.feed(before)
+                yield before
+            if is_beginning:
+                # The mark of the step, then the phases that were open when it began.
+                yield batch.window(cut[0], cut[1], first_event=0, is_lead_in=False)
+                event += int(np.count_nonzero(batch.is_event[cut[0] : cut[1]]))
+                yield from open_phases.marks(batch, cut[0], event)
             if cut[2] > cut[1]:
                 inside = batch.window(cut[1], cut[2], first_event=event, is_lead_in=False)
                 event += int(np.count_nonzero(inside.is_event))
@@ -327,8 +353,14 @@ class TraceData:
             if record >= end:
                 return
 
+    def _whole(self) -> Iterator[Batch]:
+        event = 0
+        for batch in self._resolved():
+            yield batch.window(0, len(batch), first_event=event, is_lead_in=False)
+            event += int(np.count_nonzero(batch.is_event))
+
     def _resolved(self) -> Iterator[Batch]:
-        resolver = _core.MarkResolver(self._driving_thread())
+        resolver = _core.MarkResolver(self.driving_thread)
         record = 0
         for raw in self._source.batches():
             step, phase_id = resolver.feed(raw)
@@ -336,14 +368,32 @@ class TraceData:
             yield Batch(raw, step, self._names.phase_of_path(path), path, 0, record)
             record += len(step)
 
-    def _driving_thread(self) -> int:
-        """Return the thread that emits the steps, else the one with the most phase marks."""
-        if self._driving_thread_known is None:
-            self._driving_thread_known = _find_driving_thread(self._source)
-        return self._driving_thread_known
-
 
 _END = 1 << 62
+
+
+class _OpenPhases:
+    """The phase mark that holds for each thread when a slice begins."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, Batch] = {}
+
+    def feed(self, batch: Batch) -> None:
+        """Take the next batch before the slice."""
+        marks = np.flatnonzero(batch.raw["kind"] == Kind.PHASE)
+        for thread in np.unique(batch.raw["thread"][marks]).tolist():
+            last = int(marks[batch.raw["thread"][marks] == thread][-1])
+            self._marks[thread] = batch.window(last, last + 1, first_event=0, is_lead_in=False)
+
+    def marks(self, batch: Batch, place: int, first_event: int) -> Iterator[Batch]:
+        """Yield the marks again, at the time of record ``place`` of the slice's first batch."""
+        for mark in self._marks.values():
+            raw = {name: column.copy() for name, column in mark.raw.items()}
+            raw["time_ns"][0] = batch.raw["time_ns"][place]
+            raw["flags"][0] &= ~np.uint32(PhaseFlags.ENTERED)
+            step = batch.step[place : place + 1]
+            record = batch.first_record + place
+            yield Batch(raw, step, mark.phase, mark.phase_path, first_event, record)
 
 
 def _find_driving_thread(source: RecordSource) -> int:

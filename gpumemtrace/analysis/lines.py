@@ -19,7 +19,16 @@ from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["ALLOCATOR_LINES", "LINES", "LineConsumer", "LineStream", "Lines", "feed_lines"]
+__all__ = [
+    "ALLOCATOR_LINES",
+    "LINES",
+    "LineConsumer",
+    "LineStream",
+    "Lines",
+    "device_used_rows",
+    "feed_lines",
+    "known_lines",
+]
 
 # The lines that are known at every event, and with them the sampled one; lowest first.
 ALLOCATOR_LINES = ("requested", "allocated", "active", "reserved")
@@ -123,6 +132,16 @@ def feed_lines(trace: TraceData, *consumers: LineConsumer) -> LineStream:
         for consumer in consumers:
             consumer.feed(batch, lines)
     return stream
+
+
+def known_lines(stream: LineStream, device: int, *, has_samples: bool) -> set[str]:
+    """Return the lines that the trace tells: without counters, active and reserved it does not."""
+    known = {"requested", "allocated"}
+    if stream.has_stats.get(device, False):
+        known |= {"active", "reserved"}
+    if has_samples:
+        known.add("device_used")
+    return known
 
 
 def device_used_rows(batch: Batch, device: int) -> npt.NDArray[np.intp]:

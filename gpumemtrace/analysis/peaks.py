@@ -14,13 +14,15 @@ from gpumemtrace.analysis.lines import (
     LineStream,
     device_used_rows,
     feed_lines,
+    known_lines,
 )
 from gpumemtrace.analysis.segment_max import SegmentMax
+from gpumemtrace.marks import begins_at_step
 from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["DevicePeaks", "Peak", "PeakFinder", "StepLines", "find_peaks", "known_lines"]
+__all__ = ["DevicePeaks", "Peak", "PeakFinder", "StepLines", "find_peaks"]
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,6 @@ def find_peaks(trace: TraceData) -> tuple[DevicePeaks, ...]:
     """Return the peaks of every device that has events or counters."""
     finder = PeakFinder(trace.phase_names)
     return finder.finish(feed_lines(trace, finder))
-
-
-def known_lines(stream: LineStream, device: int, *, has_samples: bool) -> set[str]:
-    """Return the lines that the trace tells: without counters, active and reserved it does not."""
-    known = {"requested", "allocated"}
-    if stream.has_stats.get(device, False):
-        known |= {"active", "reserved"}
-    if has_samples:
-        known.add("device_used")
-    return known
 
 
 @dataclass
@@ -123,8 +115,8 @@ class PeakFinder:
         if self._is_first:
             self._is_first = False
             self._last_step = int(batch.step[0])
-            if raw["kind"][0] == Kind.STEP:
-                cuts = cuts[1:]  # begins a step, ends none
+            if begins_at_step(batch):
+                cuts = cuts[1:]
         begun = batch.step[cuts]
         if len(cuts):
             self._step_numbers.append(np.concatenate([[self._last_step], begun[:-1]]))

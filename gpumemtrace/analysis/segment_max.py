@@ -18,7 +18,7 @@ class SegmentMax:
     of the segment that is open.
     """
 
-    def __init__(self, last: Sequence[int]) -> None:
+    def __init__(self, last: npt.ArrayLike) -> None:
         """Begin a segment at the given values of the lines."""
         self.last = np.array(last, np.int64)
         self.running = self.last.copy()
