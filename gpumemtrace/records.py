@@ -90,6 +90,10 @@ class RecordSource(Protocol):
         """What was written down about the run, as JSON-like values."""
 
     @property
+    def footer(self) -> Mapping[str, Any]:
+        """What the recorder said at the end: ``reason``, ``totals``; empty without an end."""
+
+    @property
     def complete(self) -> bool:
         """Whether the recording was closed in an orderly way."""
 
@@ -109,6 +113,14 @@ class RecordSource(Protocol):
     def file_bytes(self) -> int:
         """The size of the file, 0 for records in memory."""
 
+    @property
+    def record_count(self) -> int:
+        """How many records `batches` yields, a few more or less in a damaged file."""
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie."""
+
     def batches(self) -> Iterator[Records]:
         """Yield all records in order, a bounded number at a time."""
 
@@ -120,6 +132,7 @@ class MemorySource:
     records: Records
     names: Names = field(default_factory=Names)
     run_record: Mapping[str, Any] = field(default_factory=dict)
+    footer: Mapping[str, Any] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
     complete: bool = True
     path: str | None = None
@@ -127,10 +140,20 @@ class MemorySource:
     file_bytes: int = 0
     batch_records: int = 1 << 18
 
+    @property
+    def record_count(self) -> int:
+        """How many records there are."""
+        return len(self.records["kind"])
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie."""
+        times = self.records["time_ns"]
+        return (int(times[0]), int(times.max())) if len(times) else (0, 0)
+
     def batches(self) -> Iterator[Records]:
         """Yield views of `batch_records` records each."""
-        count = len(self.records["kind"])
-        for first in range(0, count, self.batch_records):
+        for first in range(0, self.record_count, self.batch_records):
             window = slice(first, first + self.batch_records)
             yield {name: column[window] for name, column in self.records.items()}
 
@@ -147,6 +170,7 @@ class FileSource:
         self.file_bytes = self._file.size_bytes
         self.names = self._file.names
         self.run_record: Mapping[str, Any] = self._file.run_record
+        self.footer: Mapping[str, Any] = self._file.footer or {}
 
     @property
     def complete(self) -> bool:
@@ -154,9 +178,22 @@ class FileSource:
         return self._file.complete
 
     @property
+    def record_count(self) -> int:
+        """How many records there are; some may turn out to be damaged."""
+        return self._file.event_count
+
+    @property
     def problems(self) -> Sequence[Problem]:
         """What is wrong, as far as it has been read."""
         return self._file.problems
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie, by the outline of the file."""
+        chunks = self._file.chunks
+        if not len(chunks):
+            return (0, 0)
+        return int(chunks["first_time_ns"][0]), int(chunks["last_time_ns"].max())
 
     def batches(self) -> Iterator[Records]:
         """Yield whole chunks, several at a time."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpumemtrace import _core
+from gpumemtrace.batches import END, find_driving_thread, resolved_batches, window_of
 from gpumemtrace.from_events import EVENT_COLUMNS, source_from_events
 from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
 from gpumemtrace.phase_names import PhaseNames
 from gpumemtrace.records import Batch, Records, RecordSource, write_records
-from gpumemtrace.schema import Kind, PhaseFlags
+from gpumemtrace.schema import Kind
 from gpumemtrace.trace_file import Problem
 
 if TYPE_CHECKING:
@@ -55,11 +55,13 @@ class TraceData:
         *,
         _window: tuple[int, int] | None = None,
         _driving_thread: int | None = None,
+        _whole_events: int | None = None,
     ) -> None:
         """Read from ``source``; users call `gpumemtrace.open` or `from_events`."""
         self._source = source
         self._window = _window
         self._driving_thread_known = _driving_thread
+        self._whole_events_known = _whole_events
         self._names = PhaseNames(source.names.phases)
         self._marks_known: Marks | None = None
         self._columns: dict[str, npt.NDArray[Any]] = {}
@@ -126,6 +128,11 @@ class TraceData:
         return self._source.run_record
 
     @property
+    def footer(self) -> Mapping[str, Any]:
+        """What the recorder said at the end: ``reason``, ``totals``; empty without an end."""
+        return self._source.footer
+
+    @property
     def complete(self) -> bool:
         """Whether the recording was closed in an orderly way."""
         return self._source.complete
@@ -167,13 +174,30 @@ class TraceData:
         The one that emits the steps; without steps, the one with the most phase marks.
         """
         if self._driving_thread_known is None:
-            self._driving_thread_known = _find_driving_thread(self._source)
+            self._driving_thread_known = find_driving_thread(self._source)
         return self._driving_thread_known
 
     @property
     def devices(self) -> tuple[int, ...]:
         """The devices that have records."""
         return self.marks.devices
+
+    @property
+    def whole_events(self) -> int:
+        """The events of the whole trace; for a slice, of the one that it was taken from."""
+        return len(self) if self._whole_events_known is None else self._whole_events_known
+
+    @property
+    def dropped_events(self) -> int:
+        """Records that were lost, as far as the trace can count them."""
+        return int(self.marks.of(Kind.GAP)["address"].sum())
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times of the first and the last record. Does not read a whole file for it."""
+        if self._marks_known is None and self._window is None:
+            return self._source.time_span_ns
+        return self.marks.first_ns, self.marks.last_ns
 
     @property
     def duration_ns(self) -> int:
@@ -188,6 +212,10 @@ class TraceData:
                 pass
         assert self._marks_known is not None
         return self._marks_known
+
+    def phase_name(self, index: int) -> str | None:
+        """Return the name for a value of the ``phase`` column; None for -1."""
+        return self.phase_names[index] if index >= 0 else None
 
     def path_of_id(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         """Return the index into `phase_paths` for path ids as in phase marks; -1 = none."""
@@ -274,7 +302,7 @@ class TraceData:
         analyses that carry state, such as the bytes allocated.
         """
         builder = MarksBuilder() if self._marks_known is None else None
-        for batch in self._windowed():
+        for batch in self._batches():
             if builder is not None and not batch.is_lead_in:
                 builder.feed(batch)
             if lead_in or not batch.is_lead_in:
@@ -303,7 +331,7 @@ class TraceData:
         first, end = steps
         if not 0 <= first < end:
             raise ValueError(f"steps {first}:{end}: the first must be at least 0, the end above it")
-        window = self._window or (0, _END)
+        window = self._window or (0, END)
         marks = self.marks.of(Kind.STEP)
         begins, records = marks["size_bytes"], marks["record"]
         if not self.marks.begins_at_step:
@@ -322,87 +350,9 @@ class TraceData:
             self._source,
             _window=(int(records[start]), stop),
             _driving_thread=self.driving_thread,
+            _whole_events=self.whole_events,
         )
 
-    # -- how it is read ---------------------------------------------------------------------
-
-    def _windowed(self) -> Iterator[Batch]:
-        if self._window is None:
-            yield from self._whole()
-            return
-        first, end = self._window
-        open_phases = _OpenPhases()
-        record = event = 0
-        for batch in self._resolved():
-            cut = [min(max(place - record, 0), len(batch)) for place in (first, first + 1, end)]
-            is_beginning = record <= first < record + len(batch)
-            record += len(batch)
-            if cut[0] > 0:
-                before = batch.window(0, cut[0], first_event=0, is_lead_in=True)
-                open_phases.feed(before)
-                yield before
-            if is_beginning:
-                # The mark of the step, then the phases that were open when it began.
-                yield batch.window(cut[0], cut[1], first_event=0, is_lead_in=False)
-                event += int(np.count_nonzero(batch.is_event[cut[0] : cut[1]]))
-                yield from open_phases.marks(batch, cut[0], event)
-            if cut[2] > cut[1]:
-                inside = batch.window(cut[1], cut[2], first_event=event, is_lead_in=False)
-                event += int(np.count_nonzero(inside.is_event))
-                yield inside
-            if record >= end:
-                return
-
-    def _whole(self) -> Iterator[Batch]:
-        event = 0
-        for batch in self._resolved():
-            yield batch.window(0, len(batch), first_event=event, is_lead_in=False)
-            event += int(np.count_nonzero(batch.is_event))
-
-    def _resolved(self) -> Iterator[Batch]:
-        resolver = _core.MarkResolver(self.driving_thread)
-        record = 0
-        for raw in self._source.batches():
-            step, phase_id = resolver.feed(raw)
-            path = self._names.path_of_id(phase_id)
-            yield Batch(raw, step, self._names.phase_of_path(path), path, 0, record)
-            record += len(step)
-
-
-_END = 1 << 62
-
-
-class _OpenPhases:
-    """The phase mark that holds for each thread when a slice begins."""
-
-    def __init__(self) -> None:
-        self._marks: dict[int, Batch] = {}
-
-    def feed(self, batch: Batch) -> None:
-        """Take the next batch before the slice."""
-        marks = np.flatnonzero(batch.raw["kind"] == Kind.PHASE)
-        for thread in np.unique(batch.raw["thread"][marks]).tolist():
-            last = int(marks[batch.raw["thread"][marks] == thread][-1])
-            self._marks[thread] = batch.window(last, last + 1, first_event=0, is_lead_in=False)
-
-    def marks(self, batch: Batch, place: int, first_event: int) -> Iterator[Batch]:
-        """Yield the marks again, at the time of record ``place`` of the slice's first batch."""
-        for mark in self._marks.values():
-            raw = {name: column.copy() for name, column in mark.raw.items()}
-            raw["time_ns"][0] = batch.raw["time_ns"][place]
-            raw["flags"][0] &= ~np.uint32(PhaseFlags.ENTERED)
-            step = batch.step[place : place + 1]
-            record = batch.first_record + place
-            yield Batch(raw, step, mark.phase, mark.phase_path, first_event, record)
-
-
-def _find_driving_thread(source: RecordSource) -> int:
-    phase_marks: dict[int, int] = {}
-    for raw in source.batches():
-        steps = np.flatnonzero(raw["kind"] == Kind.STEP)
-        if len(steps):
-            return int(raw["thread"][steps[0]])
-        threads, counts = np.unique(raw["thread"][raw["kind"] == Kind.PHASE], return_counts=True)
-        for thread, count in zip(threads.tolist(), counts.tolist(), strict=True):
-            phase_marks[thread] = phase_marks.get(thread, 0) + count
-    return max(phase_marks, key=lambda thread: phase_marks[thread], default=0)
+    def _batches(self) -> Iterator[Batch]:
+        whole = resolved_batches(self._source, self._names, self.driving_thread)
+        return whole if self._window is None else window_of(whole, *self._window)

@@ -54,8 +54,7 @@ void LineBuilder::feed(const Columns& records, const Lines& out) {
           report(Anomaly::kSizeMismatch, records, i, taken.value.event);
         }
       } else {
-        report(Anomaly::kUnknownFree, records, i, -1);
-        if (state != nullptr) state->uncertain = true;
+        unknown_free(state, records, i);
       }
       ++events_;
     } else if (state != nullptr && kind == Kind::kStats) {
@@ -82,6 +81,18 @@ void LineBuilder::feed(const Columns& records, const Lines& out) {
   }
 }
 
+// Its alloc was lost, or came before the trace: then no harm is done to the file's credit.
+void LineBuilder::unknown_free(Device* state, const Columns& records, std::size_t i) {
+  const bool is_explained =
+      gap_before_ || (state != nullptr && (state->gaps != 0 || state->in_use_before));
+  if (is_explained) {
+    ++unseen_allocs_;
+  } else {
+    report(Anomaly::kUnknownFree, records, i, -1);
+  }
+  if (state != nullptr) state->uncertain = true;
+}
+
 LineBuilder::Device& LineBuilder::device(std::int16_t number) {
   if (cached_ == nullptr || cached_number_ != number) {
     const auto [entry, is_new] = devices_.try_emplace(number);
@@ -95,6 +106,7 @@ LineBuilder::Device& LineBuilder::device(std::int16_t number) {
 void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
   const std::uint64_t address = records.address[i];
   const std::int64_t size = records.size[i];
+  state.has_events = true;
   BlockTable<Block>::Slot old;
   if (live_.erase(address, records.device[i], &old)) {
     // Memory in use is not handed out twice: the old block went without our seeing its free.
@@ -129,6 +141,7 @@ void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
 void LineBuilder::stats(Device& state, const Columns& records, std::size_t i) {
   const auto allocated = static_cast<std::int64_t>(records.address[i]);
   if (state.last_was_alloc && state.models_blocks && !state.uncertain) miss(state, records, i);
+  if (!state.has_events) state.in_use_before = allocated != 0;
   state.requested = records.size[i];
   state.allocated = allocated;
   state.pending = subtract(static_cast<std::int64_t>(records.stream[i]), allocated);

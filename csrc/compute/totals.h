@@ -53,6 +53,8 @@ class LineBuilder {
   // Allocs and frees fed so far.
   std::int64_t events() const noexcept { return events_; }
   std::int64_t live_blocks() const noexcept { return static_cast<std::int64_t>(live_.size()); }
+  // Frees of blocks whose alloc was lost in a gap, or came before the trace.
+  std::int64_t unseen_allocs() const noexcept { return unseen_allocs_; }
   std::int64_t anomaly_count(Anomaly::Type type) const noexcept { return counts_[type]; }
   const std::vector<Anomaly>& anomalies() const noexcept { return anomalies_; }
 
@@ -63,6 +65,8 @@ class LineBuilder {
     std::int64_t reserved = 0;
     bool has_stats = false;
     bool uncertain = false;
+    bool has_events = false;
+    bool in_use_before = false;  // its counters were not 0 when the trace began
     // Gaps seen, and how many of them the last kStats has healed.
     std::uint32_t gaps = 0;
     std::uint32_t healed_gaps = 0;
@@ -87,6 +91,7 @@ class LineBuilder {
   Device& device(std::int16_t number);
   void alloc(Device& state, const Columns& records, std::size_t i);
   void free(Device& state, const Columns& records, std::size_t i);
+  void unknown_free(Device* state, const Columns& records, std::size_t i);
   void stats(Device& state, const Columns& records, std::size_t i);
   void miss(Device& state, const Columns& records, std::size_t i);
   void gap(std::int16_t number);
@@ -98,6 +103,7 @@ class LineBuilder {
   std::int16_t cached_number_ = -1;
   bool gap_before_ = false;  // events of devices not seen yet may have been lost
   std::int64_t events_ = 0;
+  std::int64_t unseen_allocs_ = 0;
   std::int64_t counts_[4] = {};
   std::vector<Anomaly> anomalies_;
 };

@@ -195,6 +195,7 @@ void register_compute(py::module_& module) {
            "each record's device after it; and that device (int16, -1 = none).")
       .def_property_readonly("events", &LineBuilder::events)
       .def_property_readonly("live_blocks", &LineBuilder::live_blocks)
+      .def_property_readonly("unseen_allocs", &LineBuilder::unseen_allocs)
       .def_property_readonly("devices", &device_states)
       .def_property_readonly("anomalies", &anomalies,
                              "The first of each type: (type, device, address, event, other event).")

@@ -72,7 +72,7 @@ class LineStream:
 
     After the pass: ``has_stats`` (device -> whether its counters were ever read: without, active
     and reserved are not known), ``final`` (device -> line -> bytes), ``anomalies`` and
-    ``anomaly_counts`` (see `gpumemtrace.analysis.check`), ``live_blocks``.
+    ``anomaly_counts`` (see `gpumemtrace.analysis.check`), ``live_blocks``, ``unseen_allocs``.
     """
 
     def __init__(self, trace: TraceData) -> None:
@@ -113,6 +113,11 @@ class LineStream:
     def anomaly_counts(self) -> dict[str, int]:
         """Type of anomaly -> how many."""
         return self._builder.anomaly_counts
+
+    @property
+    def unseen_allocs(self) -> int:
+        """Frees of blocks whose alloc was lost in a gap, or came before the trace."""
+        return self._builder.unseen_allocs
 
     @property
     def live_blocks(self) -> int:
