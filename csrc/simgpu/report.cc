@@ -1,0 +1,120 @@
+#include "report.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "config.h"
+#include "fork.h"
+#include "kernels.h"
+
+namespace simgpu {
+namespace {
+
+struct Entry {
+  std::string what;
+  uint64_t calls = 0;
+};
+
+struct Book {
+  std::mutex mutex;
+  std::map<std::string, Entry> entries;
+  std::atomic<uint64_t> version{1};
+};
+
+Book& book() {
+  static Book* const the_book = [] {
+    auto* made = new Book;  // leaked: calls come in until the process is gone
+    hold_across_fork(made->mutex);
+    return made;
+  }();
+  return *the_book;
+}
+
+void count(const char* name, const char* what) {
+  Book& b = book();
+  const std::lock_guard lock(b.mutex);
+  auto [entry, is_new] = b.entries.try_emplace(name);
+  if (is_new) {
+    entry->second.what = what;
+    b.version.fetch_add(1, std::memory_order_relaxed);
+  }
+  ++entry->second.calls;
+}
+
+void append_string(std::string& json, const std::string& text) {
+  json += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+      json += escape;
+    } else {
+      json += c;
+    }
+  }
+  json += '"';
+}
+
+void append_entry(std::string& json, const std::string& name, const std::string& calls,
+                  const std::string& what) {
+  json += json.size() > 1 ? ", {\"name\": " : "{\"name\": ";
+  append_string(json, name);
+  json += ", \"calls\": " + calls + ", \"what\": ";
+  append_string(json, what);
+  json += '}';
+}
+
+std::string write_report() {
+  std::string json = "[";
+  append_entry(json, "kernels and BLAS", "null",
+               "do nothing: what they would have written is read back as zeros, so branches and "
+               "shapes that depend on them (.item(), nonzero, unique, boolean masks) may differ "
+               "from a real run");
+  append_entry(json, "device memory outside the allocator", "null",
+               "the context is a fixed figure; kernel code, library handles, graphs and "
+               "communicators take none");
+  for_each_watched_kernel([&json](const char* name, const char* what, uint64_t launches) {
+    append_entry(json, name, std::to_string(launches), what);
+  });
+  Book& b = book();
+  const std::lock_guard lock(b.mutex);
+  for (const auto& [name, entry] : b.entries) {
+    append_entry(json, name, std::to_string(entry.calls), entry.what);
+  }
+  json += ']';
+  return json;
+}
+
+}  // namespace
+
+void count_approximation(const char* name, const char* what) noexcept { count(name, what); }
+
+void count_refusal(const char* name) noexcept {
+  count(name, "refused: not simulated, the call failed");
+  if (config().verbose) std::fprintf(stderr, "gpumemtrace simulated GPU: refused %s\n", name);
+}
+
+}  // namespace simgpu
+
+size_t gpumemtrace_sim_report(char* out, size_t capacity) {
+  const std::string json = simgpu::write_report();
+  if (capacity > 0) {
+    const size_t copied = json.size() < capacity ? json.size() : capacity - 1;
+    std::memcpy(out, json.data(), copied);
+    out[copied] = '\0';
+  }
+  return json.size() + 1;
+}
+
+uint64_t gpumemtrace_sim_report_version(void) {
+  return simgpu::book().version.load(std::memory_order_relaxed) + simgpu::watched_kernels_seen();
+}
+
+void gpumemtrace_sim_note(const char* name, const char* what) { simgpu::count(name, what); }

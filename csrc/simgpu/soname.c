@@ -1,0 +1,2 @@
+/* Deliberately empty: see CMakeLists.txt. */
+typedef int simgpu_soname;
