@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLUMNS", "Category", "Kind", "PhaseFlags", "StatsCause", "StepFlags"]
+__all__ = ["COLUMNS", "Category", "Kind", "PhaseFlags", "StatsCause"]
 
 
 class Kind(enum.IntEnum):
@@ -52,12 +52,6 @@ class PhaseFlags(enum.IntFlag):
 
     ENTERED = 1
     PROCESS_WIDE = 2
-
-
-class StepFlags(enum.IntFlag):
-    """What a `Kind.STEP` event was (its ``flags``)."""
-
-    SET = 1
 
 
 class Category(enum.IntEnum):

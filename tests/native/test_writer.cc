@@ -1,3 +1,5 @@
+#include "trace/writer.h"
+
 #include <doctest/doctest.h>
 
 #include <cerrno>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "sinks.h"
-#include "trace/writer.h"
 
 namespace gpumemtrace {
 namespace {
