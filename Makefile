@@ -23,7 +23,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
   $(shell find cmake csrc gpumemtrace -type f -not -path '*/__pycache__/*')
 
 .PHONY: help demo test test-native test-python test-oldest test-install lint format sanitize \
-  wheel docs install clean
+  stubtest wheel docs install clean
 .DELETE_ON_ERROR:
 
 help:
@@ -145,6 +145,10 @@ format: $(STAMPS)/lint-tools
 	ruff check --fix-only .
 	ruff format .
 	clang-format -i $(CXX_FILES)
+
+# The stub of the native module says what the module has.
+stubtest: $(STAMPS)/package $(STAMPS)/lint-tools
+	cd $(BUILD) && $(VPYTHON) -m mypy.stubtest --concise gpumemtrace._core
 
 wheel: $(STAMPS)/torch
 	$(PIP) install --quiet --group build

@@ -1,1 +1,37 @@
-"""Where PyTorch GPU memory goes."""
+"""Where PyTorch GPU memory goes: every alloc and free of a run, with its phase and step.
+
+Importing this is cheap: each name below loads its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpumemtrace.errors import GpuMemTraceError as GpuMemTraceError
+    from gpumemtrace.trace import Trace as Trace
+    from gpumemtrace.trace import open as open
+
+__version__ = "0.1.0"
+
+# Public name -> module. One line per name; the imports above are for type checkers only.
+_MODULES = {
+    "GpuMemTraceError": "errors",
+    "Trace": "trace",
+    "open": "trace",
+}
+
+__all__ = ["__version__", *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'gpumemtrace' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"gpumemtrace.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -30,7 +30,7 @@ def torch_version() -> str | None:
 def why_no_hook() -> str | None:
     """Return why this build has no torch hook, as a clause in the past tense; None when it has one.
 
-    For example ``"torch was not installed in /home/me/venv"``: the state at the time of the build,
+    For example ``"torch was not installed in /path/to/venv"``: the state at the time of the build,
     which need not be that of today.
     """
     why: str | None = _torch_record().get("why")
@@ -39,15 +39,24 @@ def why_no_hook() -> str | None:
 
 def how_to_rebuild() -> str:
     """Return the shell command that builds gpumemtrace again, for the torch that is there now."""
-    return f"{_pip()} install --force-reinstall --no-deps --no-cache-dir {_source()}"
+    python = shlex.quote(sys.executable)
+    if _is_from_uv():
+        # uv builds in an environment of its own, without the torch of this one.
+        setting = f"-C cmake.define.GPUMEMTRACE_TORCH_PYTHON={python}"
+        return f"{_pip_install()} --reinstall --no-deps --no-cache {setting} {_source()}"
+    return f"{_pip_install()} --force-reinstall --no-deps --no-cache-dir {_source()}"
 
 
-def how_to_fix() -> str:
-    """Return the shell command that brings what the build lacked, then builds again."""
-    remedy = _torch_record().get("remedy")
-    if remedy is None or (remedy == "torch" and _is_installed("torch")):
+def how_to_fix(missing: str | None = None) -> str:
+    """Return the shell command that brings what is missing, then builds again.
+
+    ``missing`` is what to give to ``pip install``, such as ``"torch"``; by default what this build
+    lacked, unless it was torch and one has been installed since.
+    """
+    remedy = _torch_record().get("remedy") if missing is None else missing
+    if remedy is None or (missing is None and remedy == "torch" and _is_installed("torch")):
         return how_to_rebuild()
-    return f"{_pip()} install {remedy} && {how_to_rebuild()}"
+    return f"{_pip_install()} {remedy} && {how_to_rebuild()}"
 
 
 @functools.cache
@@ -60,7 +69,7 @@ def _torch_record() -> dict[str, Any]:
     if native is None or native.origin is None:
         raise InstallError(
             f"{Path(__file__).parent} is a source folder without its native part: "
-            f"{_pip()} install {shlex.quote(str(Path(__file__).parent.parent))}, and run from "
+            f"{_pip_install()} {shlex.quote(str(Path(__file__).parent.parent))}, and run from "
             "another folder"
         )
     file = Path(native.origin).with_name("_build_info.json")
@@ -68,16 +77,27 @@ def _torch_record() -> dict[str, Any]:
     return record
 
 
-def _pip() -> str:
-    return f"{shlex.quote(sys.executable)} -m pip"
+def _pip_install() -> str:
+    python = shlex.quote(sys.executable)
+    return f"uv pip install --python {python}" if _is_from_uv() else f"{python} -m pip install"
+
+
+def _is_from_uv() -> bool:
+    """Return whether uv installed this copy (its environments have no pip)."""
+    return (_metadata("INSTALLER") or "").strip() == "uv"
+
+
+def _metadata(file: str) -> str | None:
+    """Return a file of this copy's metadata, None where there is none."""
+    try:
+        return importlib.metadata.distribution("gpumemtrace").read_text(file)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _source() -> str:
     """Return what to give to pip: the folder that this copy was installed from, else the name."""
-    try:
-        text = importlib.metadata.distribution("gpumemtrace").read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
-        text = None
+    text = _metadata("direct_url.json")
     origin = json.loads(text) if text else {}
     folder = Path(urllib.parse.unquote(urllib.parse.urlsplit(origin.get("url", "")).path))
     if "dir_info" in origin and (folder / "pyproject.toml").is_file():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLUMNS", "Category", "Kind", "PhaseFlags", "StatsCause"]
+__all__ = ["COLUMNS", "Category", "Kind", "PhaseFlags", "StatsCause", "StepFlags"]
 
 
 class Kind(enum.IntEnum):
@@ -52,6 +52,12 @@ class PhaseFlags(enum.IntFlag):
 
     ENTERED = 1
     PROCESS_WIDE = 2
+
+
+class StepFlags(enum.IntFlag):
+    """What a `Kind.STEP` event was (its ``flags``)."""
+
+    SET = 1
 
 
 class Category(enum.IntEnum):

@@ -8,6 +8,7 @@ instead of the installed package. The root is taken off the path here, however p
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,10 +17,16 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != RO
 from gpumemtrace import build_info  # noqa: E402
 from gpumemtrace.errors import InstallError  # noqa: E402
 
+# Other work shares the machines that run this: time says nothing about an example.
+hypothesis.settings.register_profile(
+    "gpumemtrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("gpumemtrace")
+
 
 @pytest.fixture(scope="session")
 def simulated_gpu() -> None:
-    """Skip, with the reason, where this build has no simulated GPU (see tests/simgpu.py)."""
+    """Skip, with the reason, where this build has no simulated GPU (see tests/support/simgpu.py)."""
     from simgpu import skip_without_simgpu
 
     skip_without_simgpu()

@@ -45,12 +45,18 @@ def test_without_a_hook(record_as) -> None:
     assert build_info.why_no_hook() == "no headers were there"
     pip = f"{shlex.quote(sys.executable)} -m pip install"
     assert build_info.how_to_fix().startswith(f"{pip} {remedy} && {pip} --force-reinstall ")
+    assert build_info.how_to_fix("torch").startswith(f"{pip} torch && {pip} --force-reinstall ")
 
 
-def distribution_from(monkeypatch: pytest.MonkeyPatch, direct_url: str | None) -> None:
+def installed_as(
+    monkeypatch: pytest.MonkeyPatch, direct_url: str | None, installer: str = "pip"
+) -> None:
+    """Make the metadata of the installed gpumemtrace say where it came from."""
+    files = {"direct_url.json": direct_url, "INSTALLER": f"{installer}\n"}
+
     class Distribution:
         def read_text(self, name: str) -> str | None:
-            return direct_url if name == "direct_url.json" else None
+            return files.get(name)
 
     monkeypatch.setattr(build_info.importlib.metadata, "distribution", lambda name: Distribution())
 
@@ -63,7 +69,7 @@ def test_rebuild_names_the_source_folder(
     folder.mkdir()
     (folder / "pyproject.toml").touch()
     direct_url = {"url": folder.as_uri(), "dir_info": {"editable": editable}}
-    distribution_from(monkeypatch, json.dumps(direct_url))
+    installed_as(monkeypatch, json.dumps(direct_url))
     assert build_info.how_to_rebuild().endswith(f" {expected}'{folder}'")
 
 
@@ -74,8 +80,16 @@ def test_rebuild_names_the_source_folder(
 def test_rebuild_names_the_package_when_the_source_is_gone(
     monkeypatch: pytest.MonkeyPatch, direct_url: str | None
 ) -> None:
-    distribution_from(monkeypatch, direct_url)
+    installed_as(monkeypatch, direct_url)
     assert build_info.how_to_rebuild().endswith(" --no-binary gpumemtrace gpumemtrace")
+
+
+def test_rebuild_with_uv_names_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed_as(monkeypatch, None, installer="uv")
+    command = build_info.how_to_rebuild()
+    python = shlex.quote(sys.executable)
+    assert command.startswith(f"uv pip install --python {python} --reinstall ")
+    assert f" -C cmake.define.GPUMEMTRACE_TORCH_PYTHON={python} " in command
 
 
 def test_source_folder_imported_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,12 @@ auto with_os_errors(const std::string& path, Make make) {
 
 const char* name_of(FormatErrorKind kind) {
   switch (kind) {
-    case FormatErrorKind::kNotATrace: return "not_a_trace";
-    case FormatErrorKind::kNewerVersion: return "newer_version";
-    case FormatErrorKind::kCorrupt: return "corrupt";
+    case FormatErrorKind::kNotATrace:
+      return "not_a_trace";
+    case FormatErrorKind::kNewerVersion:
+      return "newer_version";
+    case FormatErrorKind::kCorrupt:
+      return "corrupt";
   }
   return "corrupt";
 }
@@ -70,9 +73,10 @@ class TraceFile {
     py::list result;
     for (const Problem& problem : reader_->problems()) {
       const bool known = problem.missing_count != Problem::kUnknownCount;
-      result.append(py::make_tuple(gpumemtrace::name_of(problem.kind), problem.offset,
-                                   problem.message, problem.first_missing_sequence,
-                                   known ? py::object(py::int_(problem.missing_count)) : py::none()));
+      result.append(
+          py::make_tuple(gpumemtrace::name_of(problem.kind), problem.offset, problem.message,
+                         problem.first_missing_sequence,
+                         known ? py::object(py::int_(problem.missing_count)) : py::none()));
     }
     return result;
   }
@@ -84,11 +88,10 @@ class TraceFile {
     py::array_t<std::uint64_t> address(count), size_bytes(count), stream(count), extra(count);
     py::array_t<std::uint32_t> thread(count), site(count), flags(count);
     py::array_t<std::int16_t> device(count);
-    const EventColumns out{time_ns.mutable_data(), kind.mutable_data(),
-                           address.mutable_data(), size_bytes.mutable_data(),
-                           stream.mutable_data(),  extra.mutable_data(),
-                           thread.mutable_data(),  site.mutable_data(),
-                           flags.mutable_data(),   device.mutable_data()};
+    const EventColumns out{time_ns.mutable_data(),    kind.mutable_data(),   address.mutable_data(),
+                           size_bytes.mutable_data(), stream.mutable_data(), extra.mutable_data(),
+                           thread.mutable_data(),     site.mutable_data(),   flags.mutable_data(),
+                           device.mutable_data()};
     const auto done = with_os_errors(path_, [&] {
       const py::gil_scoped_release release;
       return static_cast<py::ssize_t>(reader_->read(first, last, out));
@@ -187,8 +190,14 @@ class FileWriter {
         for (std::size_t row = 0; row < rows; ++row) {
           const std::size_t i = start + row;
           events[row] = {static_cast<std::uint64_t>(time_ns[i]),
-                         address[i], size_bytes[i], stream[i], extra[i],
-                         thread[i],  site[i],       flags[i],  device[i],
+                         address[i],
+                         size_bytes[i],
+                         stream[i],
+                         extra[i],
+                         thread[i],
+                         site[i],
+                         flags[i],
+                         device[i],
                          static_cast<Kind>(kind[i])};
         }
         done = writer_->append(events.data(), rows);

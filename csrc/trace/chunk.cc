@@ -19,6 +19,7 @@ std::vector<std::uint8_t> read_bytes(const Source& source, std::uint64_t offset,
                       std::string(what) + " reaches past the end of the file");
   }
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size_bytes));
+  if (bytes.empty()) return bytes;
   bytes.resize(source.read(offset, bytes.data(), bytes.size()));
   if (bytes.size() != size_bytes) {
     throw FormatError(FormatErrorKind::kCorrupt, offset,
@@ -60,10 +61,14 @@ ChunkHeader read_header(const Source& source, std::uint64_t offset) {
 }
 
 ChunkInfo describe(const ChunkHeader& header, std::uint64_t offset) noexcept {
-  return {offset,        header.header_bytes + header.payload_bytes,
-          header.first_sequence, header.count,
-          header.first_time_ns,  header.last_time_ns,
-          header.flags,          header.codec,
+  return {offset,
+          header.header_bytes + header.payload_bytes,
+          header.first_sequence,
+          header.count,
+          header.first_time_ns,
+          header.last_time_ns,
+          header.flags,
+          header.codec,
           header.type};
 }
 

@@ -24,7 +24,8 @@ void ChunkIndexEncoder::append(const ChunkHeader& header) {
 std::vector<ChunkInfo> decode_chunk_index(ByteReader& in, const ChunkInfo& footer) {
   const auto narrow = [&]<class Field>(Field& field) {
     const std::uint64_t value = in.varint("index entry");
-    if (value > std::numeric_limits<Field>::max()) in.fail("index entry", "holds too large a number");
+    if (value > std::numeric_limits<Field>::max())
+      in.fail("index entry", "holds too large a number");
     field = static_cast<Field>(value);
   };
   std::vector<ChunkInfo> chunks;

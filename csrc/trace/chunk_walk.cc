@@ -1,5 +1,6 @@
 #include "trace/chunk_walk.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -15,15 +16,18 @@ constexpr std::size_t kScanWindowBytes = std::size_t{1} << 20;
 
 // The first offset >= `from` where a chunk with a valid header begins; none = the end of the file.
 std::uint64_t find_chunk(const Source& source, std::uint64_t from) {
-  std::vector<std::uint8_t> window(kScanWindowBytes);
-  while (from < source.size_bytes()) {
+  const std::uint64_t size = source.size_bytes();
+  if (from >= size) return size;
+  std::vector<std::uint8_t> window(
+      static_cast<std::size_t>(std::min<std::uint64_t>(kScanWindowBytes, size - from)));
+  while (from < size) {
     const std::size_t got = source.read(from, window.data(), window.size());
     if (got < sizeof kChunkMagic) break;
     const std::uint8_t* at = window.data();
     const std::uint8_t* const end = at + got;
-    while ((at = static_cast<const std::uint8_t*>(
-                ::memmem(at, static_cast<std::size_t>(end - at), kChunkMagic,
-                         sizeof kChunkMagic))) != nullptr) {
+    while ((at = static_cast<const std::uint8_t*>(::memmem(at, static_cast<std::size_t>(end - at),
+                                                           kChunkMagic, sizeof kChunkMagic))) !=
+           nullptr) {
       const std::uint64_t offset = from + static_cast<std::uint64_t>(at - window.data());
       try {
         read_header(source, offset);
@@ -34,7 +38,7 @@ std::uint64_t find_chunk(const Source& source, std::uint64_t from) {
     }
     from += got - (sizeof kChunkMagic - 1);
   }
-  return source.size_bytes();
+  return size;
 }
 
 class Walker {
@@ -48,8 +52,8 @@ class Walker {
         offset = step(offset);
       } catch (const FormatError& error) {
         if (is_trailer(offset)) return std::move(result_);
-        const std::uint64_t next = find_chunk(source_, offset + 1);
-        report_damage(offset, next, error.what());
+        const std::uint64_t next = find_chunk(source_, where_to_search(offset));
+        if (next > offset) report_damage(offset, next, error.what());
         offset = next;
       }
     }
@@ -88,6 +92,20 @@ class Walker {
     return next;
   }
 
+  // No chunk begins at `offset`, where the last one is said to end. If that one lost bytes, the next
+  // began before.
+  std::uint64_t where_to_search(std::uint64_t offset) {
+    if (!last_ || last_->end() != offset) return offset + 1;
+    const ChunkInfo last = *last_;
+    last_.reset();
+    try {
+      read_chunk(source_, last);
+      return offset + 1;
+    } catch (const FormatError&) {
+      return last.offset + sizeof(ChunkHeader);
+    }
+  }
+
   bool is_foreign(const ChunkHeader& header) const noexcept {
     if (trace_id_ && header.trace_id != *trace_id_) return true;
     return header.chunk_number < next_number_ || header.first_sequence < next_sequence_;
@@ -113,6 +131,7 @@ class Walker {
     if (chunk.is(ChunkType::kEvents)) next_sequence_ += chunk.count;
     if (chunk.is(ChunkType::kFooter)) closed_ = true;
     next_number_ = header.chunk_number + 1;
+    last_ = chunk;
     result_.chunks.push_back(chunk);
   }
 
@@ -145,6 +164,7 @@ class Walker {
   ChunkWalk result_;
   std::optional<std::uint64_t> trace_id_;
   std::optional<std::size_t> damage_;  // index of the problem whose loss is not yet known
+  std::optional<ChunkInfo> last_;
   std::uint64_t next_number_ = 0;
   std::uint64_t next_sequence_ = 0;
   bool closed_ = false;

@@ -10,9 +10,12 @@ namespace gpumemtrace {
 void ColumnDecoder::decode(ByteReader& in, std::size_t count, std::uint64_t* values) {
   const auto encoding = in.load<std::uint8_t>("column");
   switch (static_cast<ColumnEncoding>(encoding)) {
-    case ColumnEncoding::kRuns: return get_runs(in, count, values);
-    case ColumnEncoding::kDeltas: return get_deltas(in, count, values);
-    case ColumnEncoding::kDictionary: return get_dictionary(in, count, values);
+    case ColumnEncoding::kRuns:
+      return get_runs(in, count, values);
+    case ColumnEncoding::kDeltas:
+      return get_deltas(in, count, values);
+    case ColumnEncoding::kDictionary:
+      return get_dictionary(in, count, values);
   }
   in.fail("column", "is stored in a way that this version does not know");
 }

@@ -57,9 +57,15 @@ void ColumnEncoder::encode(const std::uint64_t* values, std::size_t count,
   out[start] = static_cast<std::uint8_t>(encoding);
   std::uint8_t* bytes = out.data() + start + 1;
   switch (encoding) {
-    case ColumnEncoding::kRuns: put_runs(values, count, bytes); break;
-    case ColumnEncoding::kDeltas: put_deltas(values, count, bytes); break;
-    case ColumnEncoding::kDictionary: put_dictionary(bytes); break;
+    case ColumnEncoding::kRuns:
+      put_runs(values, count, bytes);
+      break;
+    case ColumnEncoding::kDeltas:
+      put_deltas(values, count, bytes);
+      break;
+    case ColumnEncoding::kDictionary:
+      put_dictionary(bytes);
+      break;
   }
 }
 

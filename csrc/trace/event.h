@@ -19,17 +19,17 @@ enum class Kind : std::uint16_t {
   kSegmentFree = 6,
   kSegmentMap = 7,
   kSegmentUnmap = 8,
-  kAllocFailed = 9,   // out of memory: the request that could not be served
-  kRetry = 10,        // the allocator flushed its cache and tried again
+  kAllocFailed = 9,  // out of memory: the request that could not be served
+  kRetry = 10,       // the allocator flushed its cache and tried again
   kEmptyCache = 11,
-  kPoolBegin = 12,    // allocations of this device go to a private pool from here
+  kPoolBegin = 12,  // allocations of this device go to a private pool from here
   kPoolEnd = 13,
-  kPhase = 14,        // the phase of this thread from here on (absolute, so a lost event heals)
-  kStep = 15,         // a step begins; the one before it has ended
+  kPhase = 14,  // the phase of this thread from here on (absolute, so a lost event heals)
+  kStep = 15,   // a step begins; the one before it has ended
   kMark = 16,
   kTag = 17,
-  kGap = 18,          // events were lost here; says how many
-  kRecordStream = 19, // a block is used by another stream too: its free will be deferred
+  kGap = 18,           // events were lost here; says how many
+  kRecordStream = 19,  // a block is used by another stream too: its free will be deferred
 };
 
 // One record, in the ring and in decoded form. Fields not named for a kind are 0.
@@ -47,26 +47,27 @@ enum class Kind : std::uint16_t {
 //   kEmptyCache   -              -                 -               ns it took
 //   kPoolBegin/End pool id [0]   pool id [1]       -               -
 //   kPhase        -              phase path id     -               -                  PhaseFlags
-//   kStep         -              number of the step that begins
+//   kStep         -              number of the step that begins (signed)                    StepFlags
 //   kMark         -              string id
 //   kTag          address        bytes             category        string id of the name
 //   kGap          events lost    bytes requested   frees lost      ns from first to last loss
 //                                by lost allocs
 //   kRecordStream block          -                 the other stream
 struct Event {
-  std::uint64_t time;     // raw clock ticks in the ring; ns since the trace began once drained
+  std::uint64_t time;  // raw clock ticks in the ring; ns since the trace began once drained
   std::uint64_t address;
   std::uint64_t size;
   std::uint64_t stream;
   std::uint64_t extra;
-  std::uint32_t thread;   // small index, 1 = first thread seen; the trace maps it to the OS thread
-  std::uint32_t site;     // interned module or call site; 0 = not taken
+  std::uint32_t thread;  // small index, 1 = first thread seen; the trace maps it to the OS thread
+  std::uint32_t site;    // interned module or call site; 0 = not taken
   std::uint32_t flags;
-  std::int16_t device;    // -1 = none
+  std::int16_t device;  // -1 = none
   Kind kind;
 };
 
-static_assert(sizeof(Event) == 56, "56 bytes + the ring's 8-byte publication word = one cache line");
+static_assert(sizeof(Event) == 56,
+              "56 bytes + the ring's 8-byte publication word = one cache line");
 static_assert(std::is_trivially_copyable_v<Event>);
 
 enum class StatsCause : std::uint32_t {
@@ -81,9 +82,19 @@ enum PhaseFlags : std::uint32_t {
   kPhaseProcessWide = 2,  // holds for every thread, whatever it opened itself
 };
 
+enum StepFlags : std::uint32_t {
+  kStepSet = 1,  // the number is set here, no step ended (a trace that begins at step 100)
+};
+
 enum class Category : std::uint32_t {
-  kUnknown = 0, kParameter = 1, kBuffer = 2, kGradient = 3, kOptimizerState = 4,
-  kActivation = 5, kInput = 6, kTemporary = 7,
+  kUnknown = 0,
+  kParameter = 1,
+  kBuffer = 2,
+  kGradient = 3,
+  kOptimizerState = 4,
+  kActivation = 5,
+  kInput = 6,
+  kTemporary = 7,
 };
 
 }  // namespace gpumemtrace

@@ -36,7 +36,8 @@
 
 namespace gpumemtrace {
 
-static_assert(std::endian::native == std::endian::little, "fields are stored as they are in memory");
+static_assert(std::endian::native == std::endian::little,
+              "fields are stored as they are in memory");
 
 inline constexpr std::uint16_t kVersionMajor = 1;
 inline constexpr std::uint16_t kVersionMinor = 0;
@@ -51,7 +52,7 @@ enum class ChunkType : std::uint16_t {
   kMetadata = 1,  // JSON object; later chunks win, key by key, one level deep
   kNames = 2,     // JSON object: phases, strings, threads named since the last such chunk
   kEvents = 3,
-  kFooter = 4,    // index of all chunks before it, then a JSON object
+  kFooter = 4,  // index of all chunks before it, then a JSON object
 };
 
 enum class Codec : std::uint16_t {
@@ -99,7 +100,8 @@ struct Trailer {
 
 static_assert(sizeof(Preamble) == 16 && offsetof(Preamble, crc) == 12);
 static_assert(sizeof(ChunkHeader) == 96 && offsetof(ChunkHeader, header_crc) == 92);
-static_assert(offsetof(ChunkHeader, payload_bytes) == 24 && offsetof(ChunkHeader, payload_crc) == 88);
+static_assert(offsetof(ChunkHeader, payload_bytes) == 24 &&
+              offsetof(ChunkHeader, payload_crc) == 88);
 static_assert(sizeof(Trailer) == 24 && offsetof(Trailer, crc) == 20);
 static_assert(std::is_trivially_copyable_v<Preamble> && std::is_trivially_copyable_v<ChunkHeader> &&
               std::is_trivially_copyable_v<Trailer>);
@@ -112,8 +114,8 @@ inline constexpr std::uint64_t kMaxEventsPerChunk = std::uint64_t{1} << 20;
 
 // How one column is stored: a byte with this number, then
 enum class ColumnEncoding : std::uint8_t {
-  kRuns = 0,        // (zigzag difference to the last run's value, length - 1) ... until all are said
-  kDeltas = 1,      // zigzag difference to the last value, each a varint
+  kRuns = 0,    // (zigzag difference to the last run's value, length - 1) ... until all are said
+  kDeltas = 1,  // zigzag difference to the last value, each a varint
   kDictionary = 2,  // varint size; that many kDeltas; then an index per value, bit-packed
 };
 

@@ -16,9 +16,9 @@ bool Sink::fail(int error_number) noexcept {
 }
 
 FileSink::FileSink(const std::string& path, bool overwrite)
-    : descriptor_(::open(path.c_str(),
-                         O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (overwrite ? O_TRUNC : O_EXCL),
-                         0666)) {
+    : descriptor_(::open(
+          path.c_str(),
+          O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (overwrite ? O_TRUNC : O_EXCL), 0666)) {
   if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
 }
 

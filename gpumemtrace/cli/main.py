@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Protocol
 
+from gpumemtrace.cli import check, info, summary
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
@@ -38,7 +39,7 @@ class Command(Protocol):
 
 
 # The order here is the order in `gpumemtrace --help`.
-COMMANDS: tuple[Command, ...] = ()
+COMMANDS: tuple[Command, ...] = (info, check, summary)
 
 _DESCRIPTION = """\
 Where PyTorch GPU memory goes: trace a training run, or simulate it without a GPU, then read it.

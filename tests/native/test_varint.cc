@@ -1,9 +1,9 @@
-#include "trace/varint.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <initializer_list>
+
+#include "trace/varint.h"
 
 namespace gpumemtrace {
 

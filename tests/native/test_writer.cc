@@ -1,5 +1,3 @@
-#include "trace/writer.h"
-
 #include <doctest/doctest.h>
 
 #include <cerrno>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "sinks.h"
+#include "trace/writer.h"
 
 namespace gpumemtrace {
 namespace {

@@ -1,0 +1,223 @@
+// compute/ for Python: whole columns in, whole columns out, the GIL released in between.
+//
+// Checks and defaults live in Python (gpumemtrace/records.py, gpumemtrace/analysis/); here only
+// what keeps memory safe is checked.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "compute/columns.h"
+#include "compute/downsample.h"
+#include "compute/marks.h"
+#include "compute/pairing.h"
+#include "compute/totals.h"
+#include "python/bindings.h"
+
+namespace gpumemtrace::python {
+namespace {
+
+namespace py = pybind11;
+using namespace compute;  // NOLINT: one binding file per topic
+
+template <class T>
+using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+// Columns by name out of a Python dict; holds the arrays that it points into.
+class Batch {
+ public:
+  explicit Batch(const py::dict& columns) : dict_(columns) {
+    view_.count = static_cast<std::size_t>(py::len(columns["kind"]));
+    view_.kind = take<std::uint16_t>("kind");
+    view_.device = take<std::int16_t>("device");
+    view_.thread = take<std::uint32_t>("thread");
+    view_.flags = take<std::uint32_t>("flags");
+    view_.address = take<std::uint64_t>("address");
+    view_.size = take<std::int64_t>("size_bytes");
+    view_.stream = take<std::uint64_t>("stream");
+    view_.extra = take<std::uint64_t>("extra");
+  }
+
+  const Columns& view() const { return view_; }
+  py::ssize_t count() const { return static_cast<py::ssize_t>(view_.count); }
+
+ private:
+  template <class T>
+  const T* take(const char* name) {
+    auto array = Array<T>::ensure(dict_[name]);
+    if (!array) throw py::type_error(std::string("column ") + name + " is not an array of numbers");
+    if (array.ndim() != 1 || static_cast<std::size_t>(array.size()) != view_.count) {
+      throw py::value_error(std::string("column ") + name + " has another length than kind");
+    }
+    held_.append(array);
+    return array.data();
+  }
+
+  py::dict dict_;
+  py::list held_;
+  Columns view_;
+};
+
+py::dict feed_lines(LineBuilder& builder, const py::dict& columns) {
+  const Batch batch(columns);
+  Array<std::int64_t> requested(batch.count()), allocated(batch.count()), active(batch.count()),
+      reserved(batch.count());
+  Array<std::uint8_t> uncertain(batch.count());
+  Array<std::int16_t> device(batch.count());
+  const Lines lines{device.mutable_data(), requested.mutable_data(), allocated.mutable_data(),
+                    active.mutable_data(), reserved.mutable_data(),  uncertain.mutable_data()};
+  {
+    const py::gil_scoped_release release;
+    builder.feed(batch.view(), lines);
+  }
+  py::dict result;
+  result["device"] = device;
+  result["requested"] = requested;
+  result["allocated"] = allocated;
+  result["active"] = active;
+  result["reserved"] = reserved;
+  result["uncertain"] = uncertain;
+  return result;
+}
+
+py::dict device_states(const LineBuilder& builder) {
+  py::dict result;
+  for (const auto& [number, state] : builder.devices()) {
+    py::dict values;
+    values["requested"] = state.requested;
+    values["allocated"] = state.allocated;
+    values["active"] = state.allocated + state.pending;
+    values["reserved"] = state.reserved;
+    values["has_stats"] = state.has_stats;
+    values["uncertain"] = state.uncertain;
+    result[py::int_(number)] = values;
+  }
+  return result;
+}
+
+const char* name_of(Anomaly::Type type) {
+  switch (type) {
+    case Anomaly::kDoubleAlloc:
+      return "double_alloc";
+    case Anomaly::kUnknownFree:
+      return "unknown_free";
+    case Anomaly::kSizeMismatch:
+      return "size_mismatch";
+  }
+  return "unknown";
+}
+
+py::list anomalies(const LineBuilder& builder) {
+  py::list result;
+  for (const Anomaly& a : builder.anomalies()) {
+    result.append(py::make_tuple(name_of(a.type), a.device, a.address, a.event, a.other));
+  }
+  return result;
+}
+
+py::dict anomaly_counts(const LineBuilder& builder) {
+  py::dict result;
+  for (const auto type : {Anomaly::kDoubleAlloc, Anomaly::kUnknownFree, Anomaly::kSizeMismatch}) {
+    result[name_of(type)] = builder.anomaly_count(type);
+  }
+  return result;
+}
+
+py::tuple feed_marks(MarkResolver& resolver, const py::dict& columns) {
+  const Batch batch(columns);
+  Array<std::int64_t> step(batch.count());
+  Array<std::int32_t> phase(batch.count());
+  auto* step_data = step.mutable_data();
+  auto* phase_data = phase.mutable_data();
+  {
+    const py::gil_scoped_release release;
+    resolver.feed(batch.view(), step_data, phase_data);
+  }
+  return py::make_tuple(step, phase);
+}
+
+Array<std::int64_t> feed_pairing(Pairing& pairing, const py::dict& columns) {
+  const Batch batch(columns);
+  Array<std::int64_t> partner(batch.count());
+  auto* data = partner.mutable_data();
+  {
+    const py::gil_scoped_release release;
+    pairing.feed(batch.view(), data);
+  }
+  return partner;
+}
+
+Downsampler make_downsampler(std::int64_t start, std::int64_t end, std::int64_t columns,
+                             std::int64_t initial) {
+  if (columns < 1 || columns > 1'000'000) throw py::value_error("columns must be 1 to 1,000,000");
+  if (end < start) throw py::value_error("the end lies before the start");
+  return {start, end, static_cast<std::size_t>(columns), initial};
+}
+
+void feed_downsampler(Downsampler& sampler, const Array<std::int64_t>& time,
+                      const Array<std::int64_t>& value, const Array<std::int16_t>& device,
+                      std::int16_t wanted) {
+  if (time.size() != value.size() || time.size() != device.size()) {
+    throw py::value_error("time, value and device must have one length");
+  }
+  const auto count = static_cast<std::size_t>(time.size());
+  const auto *times = time.data(), *values = value.data();
+  const auto* devices = device.data();
+  const py::gil_scoped_release release;
+  sampler.feed(count, times, values, devices, wanted);
+}
+
+Array<std::int64_t> finish_downsampler(Downsampler& sampler) {
+  const auto& columns = sampler.finish();
+  Array<std::int64_t> result({static_cast<py::ssize_t>(columns.size()), py::ssize_t{4}});
+  auto out = result.mutable_unchecked<2>();
+  for (py::ssize_t i = 0; i < out.shape(0); ++i) {
+    const auto& c = columns[static_cast<std::size_t>(i)];
+    out(i, 0) = c.first;
+    out(i, 1) = c.min;
+    out(i, 2) = c.max;
+    out(i, 3) = c.last;
+  }
+  return result;
+}
+
+}  // namespace
+
+void register_compute(py::module_& module) {
+  py::class_<LineBuilder>(module, "LineBuilder",
+                          "The lines of each device at every record; feed batches in order.")
+      .def(py::init<>())
+      .def("feed", &feed_lines, py::arg("columns"),
+           "Return requested, allocated, active, reserved (int64), uncertain (uint8): the lines of "
+           "each record's device after it; and that device (int16, -1 = none).")
+      .def_property_readonly("events", &LineBuilder::events)
+      .def_property_readonly("live_blocks", &LineBuilder::live_blocks)
+      .def_property_readonly("unseen_allocs", &LineBuilder::unseen_allocs)
+      .def_property_readonly("devices", &device_states)
+      .def_property_readonly("anomalies", &anomalies,
+                             "The first of each type: (type, device, address, event, other event).")
+      .def_property_readonly("anomaly_counts", &anomaly_counts);
+
+  py::class_<MarkResolver>(module, "MarkResolver", "The step and the phase of every record.")
+      .def(py::init<std::uint32_t>(), py::arg("driving_thread"))
+      .def("feed", &feed_marks, py::arg("columns"),
+           "Return step (int64) and phase path id (int32, 0 = none) of each record.");
+
+  py::class_<Pairing>(module, "Pairing", "Which free ends which alloc; feed batches in order.")
+      .def(py::init<>())
+      .def("feed", &feed_pairing, py::arg("columns"),
+           "Return for each record the number of the alloc that it is about, -1 = none.")
+      .def_property_readonly("allocs", &Pairing::allocs);
+
+  py::class_<Downsampler>(module, "Downsampler", "First, min, max, last per pixel column (M4).")
+      .def(py::init(&make_downsampler), py::arg("start"), py::arg("end"), py::arg("columns"),
+           py::arg("initial") = 0)
+      .def("feed", &feed_downsampler, py::arg("time"), py::arg("value"), py::arg("device"),
+           py::arg("wanted"))
+      .def("finish", &finish_downsampler, "Return an int64 array (columns, 4).");
+}
+
+}  // namespace gpumemtrace::python

@@ -1,0 +1,65 @@
+"""Small findings that several results show: failed requests, and what the run record says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumemtrace.analysis.peaks import Peak
+from gpumemtrace.schema import Kind
+from gpumemtrace.trace_data import TraceData
+
+__all__ = ["DeviceFacts", "Simulated", "device_facts", "find_failures", "simulated_run"]
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """A device as the run record has it; None where it does not say."""
+
+    name: str | None = None
+    capacity_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The run had no GPU: which one it pretended to have, and where it could not be exact."""
+
+    gpu: str
+    approximations: tuple[Any, ...]
+
+
+def device_facts(run_record: Mapping[str, Any], device: int) -> DeviceFacts:
+    """Return what the run record says of one device."""
+    entries = run_record.get("devices")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("index") == device:
+            return DeviceFacts(entry.get("name"), entry.get("memory_bytes"))
+    return DeviceFacts()
+
+
+def simulated_run(run_record: Mapping[str, Any]) -> Simulated | None:
+    """Return what was simulated; None for a run on a real GPU."""
+    simulated = run_record.get("simulated")
+    if not simulated:
+        return None
+    if not isinstance(simulated, dict):
+        return Simulated(str(simulated), ())
+    return Simulated(str(simulated.get("gpu")), tuple(simulated.get("approximations") or ()))
+
+
+def find_failures(trace: TraceData, device: int) -> tuple[Peak, ...]:
+    """Return the requests that the device could not serve (out of memory), in order."""
+    failed = trace.records(Kind.ALLOC_FAILED)
+    return tuple(
+        Peak(
+            size_bytes=int(failed["size_bytes"][row]),
+            time_ns=int(failed["time_ns"][row]),
+            event=int(failed["event"][row]),
+            step=int(failed["step"][row]),
+            phase=trace.phase_name(int(failed["phase"][row])),
+        )
+        for row in np.flatnonzero(failed["device"] == device)
+    )

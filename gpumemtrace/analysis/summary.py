@@ -1,0 +1,227 @@
+"""The run on one screen: peaks of the lines, what each phase did, what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumemtrace.analysis.check import CheckResult, judge
+from gpumemtrace.analysis.facts import (
+    DeviceFacts,
+    Simulated,
+    device_facts,
+    find_failures,
+    simulated_run,
+)
+from gpumemtrace.analysis.lines import LINES, LineStream, feed_lines
+from gpumemtrace.analysis.peaks import DevicePeaks, Peak, PeakFinder
+from gpumemtrace.analysis.phases import DevicePhases, PhaseFinder, PhaseUse
+from gpumemtrace.schema import Kind
+from gpumemtrace.trace_data import TraceData
+
+__all__ = ["DeviceSummary", "Overhead", "Summary", "summarize"]
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """One device: its peaks, what its phases did, requests that it could not serve."""
+
+    device: int
+    facts: DeviceFacts
+    peaks: DevicePeaks
+    phases: DevicePhases
+    out_of_memory: tuple[Peak, ...]
+    retries: int
+
+    @property
+    def highest(self) -> Peak:
+        """The peak that says where memory ran highest: of allocated bytes."""
+        peak = self.peaks.lines["allocated"]
+        assert peak is not None
+        return peak
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What the recording itself cost; None where the recorder did not say."""
+
+    bytes_per_event: float | None
+    bytes_per_hour: float | None
+    ring_high_water: int | None
+    ring_capacity: int | None
+    drain_cpu_s: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """See `summarize`. ``to_dict()`` is what ``gpumemtrace summary --json`` prints."""
+
+    path: str | None
+    format_version: str
+    complete: bool
+    events: int
+    dropped_events: int
+    file_bytes: int
+    duration_s: float
+    steps: int
+    simulated: Simulated | None
+    devices: tuple[DeviceSummary, ...]
+    check: CheckResult
+    run_record: Mapping[str, Any]
+    overhead: Overhead
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values. Keys are added by later versions, none goes away."""
+        top = max(self.devices, key=lambda d: d.highest.size_bytes, default=None)
+        return {
+            "trace": {
+                "path": self.path,
+                "format_version": self.format_version,
+                "complete": self.complete,
+                "events": self.events,
+                "dropped_events": self.dropped_events,
+                "file_bytes": self.file_bytes,
+                "duration_s": self.duration_s,
+                "steps": self.steps,
+                "simulated": None
+                if self.simulated is None
+                else {
+                    "gpu": self.simulated.gpu,
+                    "approximations": list(self.simulated.approximations),
+                },
+                "verdict": self.check.verdict,
+            },
+            "devices": [_device_dict(device) for device in self.devices],
+            "peak": None if top is None else _peak_dict(top.highest) | {"device": top.device},
+            "problems": [
+                {"kind": d.kind, "message": d.message, "event": d.event, "offset": d.offset}
+                for d in self.check.diagnostics
+            ],
+            "run_record": dict(self.run_record),
+            "overhead": {
+                "bytes_per_event": self.overhead.bytes_per_event,
+                "bytes_per_hour": self.overhead.bytes_per_hour,
+                "ring_high_water": self.overhead.ring_high_water,
+                "ring_capacity": self.overhead.ring_capacity,
+                "drain_cpu_s": self.overhead.drain_cpu_s,
+            },
+        }
+
+
+def summarize(trace: TraceData) -> Summary:
+    """Summarise a trace in one pass over it."""
+    peaks, phases = PeakFinder(trace.phase_names), PhaseFinder(trace)
+    stream = feed_lines(trace, peaks, phases)
+    check = judge(trace, stream)
+    return Summary(
+        path=trace.path,
+        format_version=trace.format_version,
+        complete=trace.complete,
+        events=len(trace),
+        dropped_events=trace.dropped_events,
+        file_bytes=trace.file_bytes,
+        duration_s=trace.duration_ns / 1e9,
+        steps=len(trace.steps),
+        simulated=simulated_run(trace.run_record),
+        devices=_devices(trace, stream, peaks, phases),
+        check=check,
+        run_record=trace.run_record,
+        overhead=_overhead(trace),
+    )
+
+
+def _devices(
+    trace: TraceData, stream: LineStream, peaks: PeakFinder, phases: PhaseFinder
+) -> tuple[DeviceSummary, ...]:
+    phases_of = {found.device: found for found in phases.finish(stream)}
+    retried = trace.records(Kind.RETRY)["device"]
+    return tuple(
+        DeviceSummary(
+            device=found.device,
+            facts=device_facts(trace.run_record, found.device),
+            peaks=found,
+            phases=phases_of[found.device],
+            out_of_memory=find_failures(trace, found.device),
+            retries=int(np.count_nonzero(retried == found.device)),
+        )
+        for found in peaks.finish(stream)
+    )
+
+
+def _overhead(trace: TraceData) -> Overhead:
+    totals = trace.footer.get("totals")
+    totals = totals if isinstance(totals, dict) else {}
+    cpu_ns = totals.get("drain_cpu_ns")
+    hours = trace.duration_ns / 3.6e12
+    return Overhead(
+        bytes_per_event=trace.file_bytes / len(trace) if len(trace) and trace.file_bytes else None,
+        bytes_per_hour=trace.file_bytes / hours if hours and trace.file_bytes else None,
+        ring_high_water=totals.get("ring_high_water"),
+        ring_capacity=totals.get("ring_capacity"),
+        drain_cpu_s=None if cpu_ns is None else cpu_ns / 1e9,
+    )
+
+
+def _device_dict(device: DeviceSummary) -> dict[str, Any]:
+    lines = device.peaks.lines
+    steps = device.peaks.steps
+    return {
+        "device": device.device,
+        "name": device.facts.name,
+        "capacity_bytes": device.facts.capacity_bytes,
+        "peak_bytes": {
+            name: None if (peak := lines[name]) is None else peak.size_bytes for name in LINES
+        },
+        "peaks": {
+            name: None if (peak := lines[name]) is None else _peak_dict(peak) for name in LINES
+        },
+        "phases": [_phase_dict(use) for use in device.phases.phases],
+        "phase_paths": [{"path": list(use.path)} | _phase_dict(use) for use in device.phases.paths],
+        "outside_phases": _phase_dict(device.phases.outside),
+        "steps": {
+            "peak_allocated_bytes": {
+                "first": int(steps.peak["allocated"][0]),
+                "median": float(np.median(steps.peak["allocated"])),
+                "max": int(steps.peak["allocated"].max()),
+            },
+            "end_allocated_bytes": {
+                "first": int(steps.end["allocated"][0]),
+                "last": int(steps.end["allocated"][-1]),
+            },
+        },
+        "ooms": [
+            {"requested_bytes": failure.size_bytes} | _place_dict(failure)
+            for failure in device.out_of_memory
+        ],
+        "retries": device.retries,
+    }
+
+
+def _phase_dict(use: PhaseUse) -> dict[str, Any]:
+    return {
+        "name": use.name,
+        "count": use.count,
+        "time_s": use.time_s,
+        "peak_allocated_bytes": use.peak["allocated"],
+        "peak_reserved_bytes": use.peak["reserved"],
+        "net_allocated_bytes": use.net_allocated_bytes,
+        "self_time_s": use.self_time_s,
+        "self_peak_allocated_bytes": use.self_peak["allocated"],
+        "self_net_allocated_bytes": use.self_net_allocated_bytes,
+    }
+
+
+def _peak_dict(peak: Peak) -> dict[str, Any]:
+    return {"bytes": peak.size_bytes} | _place_dict(peak)
+
+
+def _place_dict(peak: Peak) -> dict[str, Any]:
+    return {
+        "time_s": peak.time_ns / 1e9,
+        "step": peak.step,
+        "phase": peak.phase,
+        "event": peak.event,
+    }

@@ -1,0 +1,252 @@
+"""What the timeline figure shows: lines at picture width, phases, steps, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpumemtrace import _core
+from gpumemtrace.analysis.facts import (
+    DeviceFacts,
+    Simulated,
+    device_facts,
+    find_failures,
+    simulated_run,
+)
+from gpumemtrace.analysis.lines import (
+    ALLOCATOR_LINES,
+    LINES,
+    Lines,
+    LineStream,
+    device_used_rows,
+    feed_lines,
+    known_lines,
+)
+from gpumemtrace.analysis.peaks import Peak, PeakFinder
+from gpumemtrace.records import Batch
+from gpumemtrace.schema import Kind
+from gpumemtrace.trace_data import TraceData
+
+__all__ = ["DeviceTimeline", "PhaseBands", "Timeline", "build_timeline"]
+
+_NOT_YET = -1  # before the first sample
+
+
+@dataclass(frozen=True)
+class DeviceTimeline:
+    """One device.
+
+    ``lines``: name -> int64 array (columns, 4): first, lowest, highest and last bytes in each
+    column of the picture (M4: no peak is lost), only lines that are known; -1 = not sampled yet.
+    ``peak``: of allocated bytes, None without events. ``out_of_memory``: requests that could not be
+    served. ``uncertain_ns``: int64 array (n, 2), from lost events to the next reading of counters.
+    """
+
+    device: int
+    facts: DeviceFacts
+    lines: dict[str, npt.NDArray[np.int64]]
+    peak: Peak | None
+    out_of_memory: tuple[Peak, ...]
+    uncertain_ns: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PhaseBands:
+    """The phases of the driving thread over time.
+
+    ``names``; ``phase`` int32 (index into ``names``), ``start_ns``, ``end_ns`` int64: one row per
+    stretch. ``share``: float64 array (columns, names), the part of each column's time.
+    """
+
+    names: tuple[str, ...]
+    phase: npt.NDArray[np.int32]
+    start_ns: npt.NDArray[np.int64]
+    end_ns: npt.NDArray[np.int64]
+    share: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """See `build_timeline`. Times are nanoseconds since the trace began.
+
+    ``step_start_ns``: where step ``step_number`` begins; the last one may be unfinished.
+    ``gaps``: (time, events lost). ``notes``: (time, text) of the user's marks.
+    ``shown_events`` of ``all_events``: in a slice, how much of the whole it is.
+    """
+
+    path: str | None
+    simulated: Simulated | None
+    start_ns: int
+    end_ns: int
+    devices: tuple[DeviceTimeline, ...]
+    phases: PhaseBands
+    step_number: npt.NDArray[np.int64]
+    step_start_ns: npt.NDArray[np.int64]
+    completed_steps: int
+    gaps: tuple[tuple[int, int], ...]
+    notes: tuple[tuple[int, str], ...]
+    shown_events: int
+    all_events: int
+
+
+def build_timeline(
+    trace: TraceData, *, devices: Sequence[int] | None = None, columns: int = 2000
+) -> Timeline:
+    """Prepare the timeline in one pass over the trace.
+
+    ``devices``: those to show, by default all that have events; one without events is shown as
+    such. ``columns``: the width of the picture in points.
+    """
+    if columns < 1:
+        raise ValueError(f"columns must be at least 1, not {columns}")
+    start_ns, end_ns = trace.time_span_ns
+    peaks = PeakFinder(trace.phase_names)
+    sampler = _LineSampler(start_ns, end_ns, columns)
+    stream = feed_lines(trace, peaks, sampler)
+    found = {result.device: result for result in peaks.finish(stream)}
+    with_events = sampler.with_events
+    shown = sorted(with_events) if devices is None else list(devices)
+    marks = trace.records(Kind.MARK)
+    gaps = trace.records(Kind.GAP)
+    number, step_start_ns = _step_starts(trace)
+    return Timeline(
+        path=trace.path,
+        simulated=simulated_run(trace.run_record),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        devices=tuple(
+            DeviceTimeline(
+                device=device,
+                facts=device_facts(trace.run_record, device),
+                lines=sampler.lines_of(device, stream),
+                peak=found[device].lines["allocated"] if device in with_events else None,
+                out_of_memory=find_failures(trace, device),
+                uncertain_ns=sampler.uncertain_of(device),
+            )
+            for device in shown
+        ),
+        phases=_bands(trace, start_ns, end_ns, columns),
+        step_number=number,
+        step_start_ns=step_start_ns,
+        completed_steps=len(trace.steps),
+        gaps=tuple(zip(gaps["time_ns"].tolist(), gaps["address"].tolist(), strict=True)),
+        notes=tuple(
+            (int(time), trace.text(int(id)))
+            for time, id in zip(marks["time_ns"], marks["size_bytes"], strict=True)
+        ),
+        shown_events=len(trace),
+        all_events=trace.whole_events,
+    )
+
+
+@dataclass
+class _Samplers:
+    """The lines of one device at picture width, so far."""
+
+    lines: dict[str, _core.Downsampler]
+    uncertain_since: int | None = None
+    uncertain: list[tuple[int, int]] = field(default_factory=list)
+    has_samples: bool = False
+
+
+class _LineSampler:
+    """Downsamples every line as it goes by."""
+
+    def __init__(self, start_ns: int, end_ns: int, columns: int) -> None:
+        self._start_ns, self._end_ns, self._columns = start_ns, max(start_ns, end_ns), columns
+        self._devices: dict[int, _Samplers] = {}
+        self._initial: dict[int, dict[str, int]] = {}
+        self.with_events: set[int] = set()
+
+    def begin(self, initial: dict[int, dict[str, int]]) -> None:
+        self._initial = initial
+        for device in initial:
+            self._samplers(device)
+
+    def feed(self, batch: Batch, lines: Lines) -> None:
+        raw = batch.raw
+        is_event = batch.is_event
+        self.with_events.update(np.unique(lines.device[is_event]).tolist())
+        self.with_events.discard(-1)
+        sampled = np.unique(raw["device"][raw["kind"] == Kind.DEVICE_USED]).tolist()
+        for device in {*lines.devices(), *sampled} - {-1}:
+            samplers = self._samplers(device)
+            for name in ALLOCATOR_LINES:
+                values = lines.values[name]
+                samplers.lines[name].feed(raw["time_ns"], values, lines.device, device)
+            rows = device_used_rows(batch, device)
+            samplers.lines["device_used"].feed(
+                raw["time_ns"][rows], raw["size_bytes"][rows], raw["device"][rows], device
+            )
+            samplers.has_samples |= len(rows) > 0
+            rows = lines.rows_of(device)
+            self._note_uncertain(samplers, raw["time_ns"][rows], lines.uncertain[rows])
+
+    def lines_of(self, device: int, stream: LineStream) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the known lines of a device; none for one without events."""
+        if device not in self.with_events:
+            return {}
+        samplers = self._samplers(device)
+        known = known_lines(stream, device, has_samples=samplers.has_samples)
+        return {name: samplers.lines[name].finish() for name in LINES if name in known}
+
+    def uncertain_of(self, device: int) -> npt.NDArray[np.int64]:
+        """Return the stretches (start, end) in which the lines are uncertain."""
+        samplers = self._samplers(device)
+        stretches = list(samplers.uncertain)
+        if samplers.uncertain_since is not None:
+            stretches.append((samplers.uncertain_since, self._end_ns))
+        return np.array(stretches, np.int64).reshape(-1, 2)
+
+    def _samplers(self, device: int) -> _Samplers:
+        if device not in self._devices:
+            initial = self._initial.get(device, {}) | {"device_used": _NOT_YET}
+            span = (self._start_ns, self._end_ns, self._columns)
+            self._devices[device] = _Samplers(
+                {name: _core.Downsampler(*span, initial.get(name, 0)) for name in LINES}
+            )
+        return self._devices[device]
+
+    def _note_uncertain(
+        self, samplers: _Samplers, time_ns: npt.NDArray[Any], uncertain: npt.NDArray[np.bool_]
+    ) -> None:
+        was = samplers.uncertain_since is not None
+        for i in np.flatnonzero(np.diff(uncertain, prepend=was)):
+            if samplers.uncertain_since is None:
+                samplers.uncertain_since = int(time_ns[i])
+            else:
+                samplers.uncertain.append((samplers.uncertain_since, int(time_ns[i])))
+                samplers.uncertain_since = None
+
+
+def _bands(trace: TraceData, start_ns: int, end_ns: int, columns: int) -> PhaseBands:
+    spans = trace.phases
+    mine = spans.thread == trace.driving_thread
+    index = {name: i for i, name in enumerate(trace.phase_names)}
+    leaf = np.array([index[path[-1]] for path in spans.paths], np.int32)
+    phase = leaf[spans.path[mine]] if len(leaf) else np.zeros(0, np.int32)
+    start, end = spans.start_ns[mine], spans.end_ns[mine]
+    edges = np.linspace(start_ns, max(end_ns, start_ns + 1), columns + 1)
+    share = np.zeros((columns, len(index)))
+    for i in range(len(index)):
+        own = phase == i
+        if own.any():
+            # Time spent in the phase up to each edge; between its stretches it stands still.
+            corners = np.stack([start[own], end[own]], axis=1).ravel()
+            spent = np.cumsum(end[own] - start[own])
+            before = np.stack([spent - (end[own] - start[own]), spent], axis=1).ravel()
+            share[:, i] = np.diff(np.interp(edges, corners, before)) / np.diff(edges)
+    return PhaseBands(trace.phase_names, phase, start, end, share)
+
+
+def _step_starts(trace: TraceData) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    marks = trace.records(Kind.STEP)
+    number, start = marks["size_bytes"], marks["time_ns"]
+    if len(trace.steps) and not trace.marks.begins_at_step:
+        number = np.concatenate([[0], number])
+        start = np.concatenate([[trace.marks.first_ns], start])
+    return number.astype(np.int64), start.astype(np.int64)

@@ -1,0 +1,102 @@
+"""Opening a trace for a command: with a progress bar when reading it takes a while."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpumemtrace.records import FileSource, Records
+from gpumemtrace.trace import Trace
+from gpumemtrace.trace_file import Names, Problem
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["ProgressSource", "open_trace"]
+
+_SHOW_AFTER_S = 1.0
+
+
+def open_trace(path: Path, *, quiet: bool) -> Trace:
+    """Open ``path``; each pass over it that takes over a second shows its progress on stderr."""
+    source = FileSource(path)
+    if quiet or not sys.stderr.isatty():
+        return Trace(source)
+    return Trace(ProgressSource(source))
+
+
+class ProgressSource:
+    """A file whose passes are watched."""
+
+    def __init__(self, source: FileSource, *, show_after_s: float = _SHOW_AFTER_S) -> None:
+        """Watch ``source``."""
+        self._source = source
+        self._show_after_s = show_after_s
+        self.path: str | None = source.path
+        self.format_version: str = source.format_version
+        self.file_bytes: int = source.file_bytes
+        self.names: Names = source.names
+        self.run_record: Mapping[str, Any] = source.run_record
+        self.footer: Mapping[str, Any] = source.footer
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recording was closed in an orderly way."""
+        return self._source.complete
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong, as far as it has been read."""
+        return self._source.problems
+
+    @property
+    def record_count(self) -> int:
+        """How many records there are; some may turn out to be damaged."""
+        return self._source.record_count
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie."""
+        return self._source.time_span_ns
+
+    def batches(self) -> Iterator[Records]:
+        """Yield the records, and show how far they are."""
+        begun = time.monotonic()
+        done = 0
+        shown: tuple[Progress, TaskID] | None = None
+        try:
+            for records in self._source.batches():
+                yield records
+                done += len(records["kind"])
+                if shown is None and time.monotonic() - begun > self._show_after_s:
+                    shown = _start_progress(f"Reading {self.path}", self.record_count)
+                if shown is not None:
+                    shown[0].update(shown[1], completed=done)
+        finally:
+            if shown is not None:
+                shown[0].stop()
+
+
+def _start_progress(what: str, total: int) -> tuple[Progress, TaskID]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    progress.start()
+    return progress, progress.add_task(what, total=total)

@@ -1,0 +1,270 @@
+"""Where a trace gets its records from: a file, or memory.
+
+A *record* is one entry of the file: an alloc or free (an *event* in the public API), or a mark, a
+reading of counters, a sample, a gap. Records come as columns: a mapping of `RAW_COLUMNS` to numpy
+arrays of one length. What the columns mean for each kind is said in ``csrc/trace/event.h``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gpumemtrace.schema import COLUMNS, Kind
+from gpumemtrace.trace_file import FileWriter, Names, Problem, TraceFile
+
+__all__ = [
+    "RAW_COLUMNS",
+    "Batch",
+    "FileSource",
+    "MemorySource",
+    "RecordSource",
+    "Records",
+    "empty_records",
+    "write_records",
+]
+
+Records = dict[str, npt.NDArray[Any]]
+
+# As in the file, but for sizes, which are signed wherever they are added up.
+RAW_COLUMNS: dict[str, np.dtype[Any]] = {**COLUMNS, "size_bytes": np.dtype(np.int64)}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive records of a trace with their step and phase; all arrays have one length.
+
+    ``raw``: the columns of `RAW_COLUMNS`. ``step``: int64. ``phase``: int32, index into
+    `Trace.phase_names`; ``phase_path``: int32, index into `Trace.phase_paths`; -1 = none.
+    ``first_event``: events (allocs and frees) of the trace or slice before this batch;
+    ``first_record``: records of the whole trace before it.
+    ``is_lead_in``: the records lie before the slice that is being read; they are there for
+    analyses that carry state.
+    """
+
+    raw: Records
+    step: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.int32]
+    phase_path: npt.NDArray[np.int32]
+    first_event: int
+    first_record: int
+    is_lead_in: bool = False
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def is_event(self) -> npt.NDArray[np.bool_]:
+        """Which records are events: allocs and frees, the public rows."""
+        return self.raw["kind"] <= Kind.FREE
+
+    def window(self, first: int, end: int, *, first_event: int, is_lead_in: bool) -> Batch:
+        """Return records ``first`` to ``end`` of this batch, as views."""
+        part = slice(first, end)
+        return Batch(
+            {name: column[part] for name, column in self.raw.items()},
+            self.step[part],
+            self.phase[part],
+            self.phase_path[part],
+            first_event,
+            self.first_record + first,
+            is_lead_in,
+        )
+
+
+class RecordSource(Protocol):
+    """Records in order, with what is known of the whole."""
+
+    @property
+    def names(self) -> Names:
+        """What the ids stand for."""
+
+    @property
+    def run_record(self) -> Mapping[str, Any]:
+        """What was written down about the run, as JSON-like values."""
+
+    @property
+    def footer(self) -> Mapping[str, Any]:
+        """What the recorder said at the end: ``reason``, ``totals``; empty without an end."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recording was closed in an orderly way."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong, as far as it has been read."""
+
+    @property
+    def path(self) -> str | None:
+        """The file, None for records in memory."""
+
+    @property
+    def format_version(self) -> str:
+        """The version of the file format (the one a save would write, for records in memory)."""
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the file, 0 for records in memory."""
+
+    @property
+    def record_count(self) -> int:
+        """How many records `batches` yields, a few more or less in a damaged file."""
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie."""
+
+    def batches(self) -> Iterator[Records]:
+        """Yield all records in order, a bounded number at a time."""
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """Records that are in memory as a whole."""
+
+    records: Records
+    names: Names = field(default_factory=Names)
+    run_record: Mapping[str, Any] = field(default_factory=dict)
+    footer: Mapping[str, Any] = field(default_factory=dict)
+    problems: Sequence[Problem] = ()
+    complete: bool = True
+    path: str | None = None
+    format_version: str = "in memory"
+    file_bytes: int = 0
+    batch_records: int = 1 << 18
+
+    @property
+    def record_count(self) -> int:
+        """How many records there are."""
+        return len(self.records["kind"])
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie."""
+        times = self.records["time_ns"]
+        return (int(times[0]), int(times.max())) if len(times) else (0, 0)
+
+    def batches(self) -> Iterator[Records]:
+        """Yield views of `batch_records` records each."""
+        for first in range(0, self.record_count, self.batch_records):
+            window = slice(first, first + self.batch_records)
+            yield {name: column[window] for name, column in self.records.items()}
+
+
+class FileSource:
+    """The records of a file. Where some can't be had, a `Kind.GAP` record stands for them."""
+
+    BATCH_RECORDS = 1 << 18
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = TraceFile(path)
+        self.path = os.fspath(path)
+        self.format_version = ".".join(map(str, self._file.format_version))
+        self.file_bytes = self._file.size_bytes
+        self.names = self._file.names
+        self.run_record: Mapping[str, Any] = self._file.run_record
+        self.footer: Mapping[str, Any] = self._file.footer or {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recording was closed in an orderly way."""
+        return self._file.complete
+
+    @property
+    def record_count(self) -> int:
+        """How many records there are; some may turn out to be damaged."""
+        return self._file.event_count
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong, as far as it has been read."""
+        return self._file.problems
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie, by the outline of the file."""
+        chunks = self._file.chunks
+        if not len(chunks):
+            return (0, 0)
+        return int(chunks["first_time_ns"][0]), int(chunks["last_time_ns"].max())
+
+    def batches(self) -> Iterator[Records]:
+        """Yield whole chunks, several at a time."""
+        chunks = self._file.chunks
+        count = chunks["count"].astype(np.int64)
+        begin = chunks["first_sequence"].astype(np.int64)
+        expected = 0
+        first = 0
+        while first < len(chunks):
+            if begin[first] > expected:
+                yield _gap_record(int(chunks["first_time_ns"][first]), begin[first] - expected)
+            last = first + 1
+            records = int(count[first])
+            while (
+                last < len(chunks)
+                and begin[last] == begin[last - 1] + count[last - 1]
+                and records + count[last] <= self.BATCH_RECORDS
+            ):
+                records += int(count[last])
+                last += 1
+            yield from self._read(first, last, records)
+            expected = int(begin[last - 1] + count[last - 1])
+            first = last
+
+    def _read(self, first: int, last: int, records: int) -> Iterator[Records]:
+        batch = self._file.read(first, last)
+        if len(batch["kind"]) == records:
+            yield _signed(batch)
+            return
+        # Some chunk among these is damaged: say where.
+        for i in range(first, last):
+            batch = self._file.read(i, i + 1)
+            if len(batch["kind"]):
+                yield _signed(batch)
+            else:
+                chunk = self._file.chunks[i]
+                yield _gap_record(int(chunk["first_time_ns"]), int(chunk["count"]))
+
+
+def _signed(batch: dict[str, npt.NDArray[Any]]) -> Records:
+    return batch | {"size_bytes": batch["size_bytes"].view(np.int64)}
+
+
+def empty_records(count: int = 0) -> dict[str, npt.NDArray[Any]]:
+    """Return ``count`` records with 0 in every column."""
+    return {name: np.zeros(count, dtype) for name, dtype in RAW_COLUMNS.items()}
+
+
+def write_records(
+    source: RecordSource,
+    path: str | os.PathLike[str],
+    *,
+    time_resolution_ns: int,
+    force: bool,
+) -> None:
+    """Write all records of ``source`` to a new file, with its run record and names."""
+    if source.path is not None and Path(path).exists() and Path(path).samefile(source.path):
+        raise ValueError(f"{path}: a trace can't be saved over the file that it is read from")
+    with FileWriter(path, time_resolution_ns=time_resolution_ns, overwrite=force) as writer:
+        writer.write_metadata(source.run_record)
+        writer.write_names(source.names)
+        for records in source.batches():
+            writer.append(records | {"size_bytes": records["size_bytes"].view(np.uint64)})
+        writer.close({"reason": "saved"})
+
+
+def _gap_record(time_ns: int, lost: int) -> Records:
+    """Return the one record that says that ``lost`` records are missing here (0 = not known)."""
+    record = empty_records(1)
+    record["kind"][0] = Kind.GAP
+    record["time_ns"][0] = time_ns
+    record["address"][0] = lost
+    record["device"][0] = -1
+    return record

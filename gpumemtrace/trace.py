@@ -1,0 +1,28 @@
+"""A trace to read: `open` one, then ask it."""
+
+from __future__ import annotations
+
+import os
+
+from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
+from gpumemtrace.records import FileSource
+from gpumemtrace.trace_data import TraceData
+
+__all__ = ["Trace", "open"]
+
+
+class Trace(TraceData):
+    """A trace with its analyses as methods; the data itself is described at `TraceData`."""
+
+    def lifetimes(self) -> Lifetimes:
+        """Return one row per alloc: when, in which step and phase it was born and died."""
+        return find_lifetimes(self)
+
+
+def open(path: str | os.PathLike[str]) -> Trace:
+    """Open a trace file. Only its outline is read now.
+
+    Raises `OSError`; `NotATraceError`, `UnsupportedVersionError` or `CorruptTraceError` if the file
+    can't be read as a trace. A file that is merely incomplete opens: see `TraceData.problems`.
+    """
+    return Trace(FileSource(path))

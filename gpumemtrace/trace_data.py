@@ -1,0 +1,358 @@
+"""What every analysis reads: the records of a trace with their step and phase."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpumemtrace.batches import END, find_driving_thread, resolved_batches, window_of
+from gpumemtrace.from_events import EVENT_COLUMNS, source_from_events
+from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
+from gpumemtrace.phase_names import PhaseNames
+from gpumemtrace.records import Batch, Records, RecordSource, write_records
+from gpumemtrace.schema import Kind
+from gpumemtrace.trace_file import Problem
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["TraceData"]
+
+# A trace of at most so many events keeps all columns when one is asked for.
+_SMALL_EVENTS = 1 << 22
+
+
+class TraceData:
+    """The events of a run. Nothing is read before it is asked for.
+
+    The public rows are the **events**: allocs and frees, in the order in which they happened.
+    ``len(trace)`` counts them, and event numbers anywhere are indices into them. Their columns are
+    attributes, read-only numpy arrays of that length:
+
+    ===============  ======  =====================================================
+    ``time_ns``      int64   nanoseconds since the trace began
+    ``kind``         uint8   1 alloc, 2 free (`gpumemtrace.schema.Kind`)
+    ``address``      uint64  of the block
+    ``size_bytes``   int64   requested bytes of an alloc, 0 for a free
+    ``stream``       uint64  the CUDA stream
+    ``device``       int16
+    ``thread``       uint32  small number, 1 = first thread seen
+    ``step``         int64   training step, from 0
+    ``phase``        int32   index into ``phase_names``, -1 = none
+    ===============  ======  =====================================================
+
+    Everything else in the file (marks, counters, samples, gaps) is reached by `records`, and in
+    order with the events by `chunks`, which never holds the whole file in memory.
+    """
+
+    def __init__(
+        self,
+        source: RecordSource,
+        *,
+        _window: tuple[int, int] | None = None,
+        _driving_thread: int | None = None,
+        _whole_events: int | None = None,
+    ) -> None:
+        """Read from ``source``; users call `gpumemtrace.open` or `from_events`."""
+        self._source = source
+        self._window = _window
+        self._driving_thread_known = _driving_thread
+        self._whole_events_known = _whole_events
+        self._names = PhaseNames(source.names.phases)
+        self._marks_known: Marks | None = None
+        self._columns: dict[str, npt.NDArray[Any]] = {}
+
+    @classmethod
+    def from_events(
+        cls, columns: Mapping[str, npt.ArrayLike], *, phase_names: Sequence[str] = ()
+    ) -> Self:
+        """Return a trace of the given events; for converters, tests and benchmarks.
+
+        ``columns`` maps names to integer arrays of one length: ``time_ns``, ``kind`` (1 alloc,
+        2 free), ``address``, ``size_bytes`` (0 for a free), ``stream``, ``device``, ``thread``, and
+        optionally ``step`` and ``phase`` (index into ``phase_names``, -1 for none). With a ``step``
+        column every step in it counts as completed.
+
+        Raises `ValueError` or `TypeError` naming the column that is wrong.
+        """
+        return cls(source_from_events(columns, phase_names=phase_names))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        time_resolution_ns: int = 1,
+        force: bool = False,
+    ) -> None:
+        """Write the trace to ``path``; times are rounded to ``time_resolution_ns``.
+
+        Raises `FileExistsError` if ``path`` exists, unless ``force``; `ValueError` for a slice,
+        which would lack the blocks that were live when it began.
+        """
+        if self._window is not None:
+            raise ValueError("a slice can't be saved: save the trace it was taken from")
+        write_records(self._source, path, time_resolution_ns=time_resolution_ns, force=force)
+
+    # -- what the trace is ------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.marks.events
+
+    def __repr__(self) -> str:
+        where = self.path or "in memory"
+        part = "" if self._window is None else ", a slice"
+        return f"<gpumemtrace.Trace {where}{part}>"
+
+    @property
+    def path(self) -> str | None:
+        """The file, None for a trace in memory."""
+        return self._source.path
+
+    @property
+    def format_version(self) -> str:
+        """The version of the file format, ``"in memory"`` without a file."""
+        return self._source.format_version
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the file, 0 without one."""
+        return self._source.file_bytes
+
+    @property
+    def run_record(self) -> Mapping[str, Any]:
+        """What was written down about the run: script, arguments, versions, device, settings."""
+        return self._source.run_record
+
+    @property
+    def footer(self) -> Mapping[str, Any]:
+        """What the recorder said at the end: ``reason``, ``totals``; empty without an end."""
+        return self._source.footer
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recording was closed in an orderly way."""
+        return self._source.complete
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the file. Reads it once, as damage shows only then."""
+        unknown = self.marks.unknown_phases
+        found = tuple(self._source.problems)
+        if unknown:
+            message = f"{unknown} phase marks have names that were lost; they count as no phase"
+            found += (Problem(kind="lost_names", offset=0, message=message),)
+        return found
+
+    @property
+    def phase_names(self) -> tuple[str, ...]:
+        """The names of the phases; the ``phase`` column indexes it."""
+        return self._names.names
+
+    @property
+    def phase_paths(self) -> tuple[tuple[str, ...], ...]:
+        """The phases as they were nested, outermost name first."""
+        return self._names.paths
+
+    @property
+    def steps(self) -> Steps:
+        """The completed steps: numbers, times, events."""
+        return self.marks.steps()
+
+    @property
+    def phases(self) -> PhaseSpans:
+        """Every stretch of every phase: path, thread, times, events."""
+        return self.marks.phases(self._names.paths)
+
+    @property
+    def driving_thread(self) -> int:
+        """The thread whose phase holds for threads without one of their own.
+
+        The one that emits the steps; without steps, the one with the most phase marks.
+        """
+        if self._driving_thread_known is None:
+            self._driving_thread_known = find_driving_thread(self._source)
+        return self._driving_thread_known
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The devices that have records."""
+        return self.marks.devices
+
+    @property
+    def whole_events(self) -> int:
+        """The events of the whole trace; for a slice, of the one that it was taken from."""
+        return len(self) if self._whole_events_known is None else self._whole_events_known
+
+    @property
+    def dropped_events(self) -> int:
+        """Records that were lost, as far as the trace can count them."""
+        return int(self.marks.of(Kind.GAP)["address"].sum())
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times of the first and the last record. Does not read a whole file for it."""
+        if self._marks_known is None and self._window is None:
+            return self._source.time_span_ns
+        return self.marks.first_ns, self.marks.last_ns
+
+    @property
+    def duration_ns(self) -> int:
+        """Nanoseconds from the first record to the last."""
+        return self.marks.last_ns - self.marks.first_ns
+
+    @property
+    def marks(self) -> Marks:
+        """The rare records and counts, collected in one pass over the trace."""
+        if self._marks_known is None:
+            for _ in self.chunks():
+                pass
+        assert self._marks_known is not None
+        return self._marks_known
+
+    def phase_name(self, index: int) -> str | None:
+        """Return the name for a value of the ``phase`` column; None for -1."""
+        return self.phase_names[index] if index >= 0 else None
+
+    def path_of_id(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """Return the index into `phase_paths` for path ids as in phase marks; -1 = none."""
+        return self._names.path_of_id(ids)
+
+    def text(self, id: int) -> str:
+        """Return the text of a mark or tag by its id."""
+        return self._source.names.strings.get(id, f"text {id}, lost")
+
+    # -- what is in it ----------------------------------------------------------------------
+
+    @property
+    def time_ns(self) -> npt.NDArray[np.int64]:
+        """Nanoseconds since the trace began (int64, one row per event)."""
+        return self.columns("time_ns")["time_ns"]
+
+    @property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """1 alloc, 2 free (uint8, one row per event)."""
+        return self.columns("kind")["kind"]
+
+    @property
+    def address(self) -> npt.NDArray[np.uint64]:
+        """Address of the block (uint64, one row per event)."""
+        return self.columns("address")["address"]
+
+    @property
+    def size_bytes(self) -> npt.NDArray[np.int64]:
+        """Requested bytes of an alloc, 0 for a free (int64, one row per event)."""
+        return self.columns("size_bytes")["size_bytes"]
+
+    @property
+    def stream(self) -> npt.NDArray[np.uint64]:
+        """The CUDA stream (uint64, one row per event)."""
+        return self.columns("stream")["stream"]
+
+    @property
+    def device(self) -> npt.NDArray[np.int16]:
+        """The device (int16, one row per event)."""
+        return self.columns("device")["device"]
+
+    @property
+    def thread(self) -> npt.NDArray[np.uint32]:
+        """The thread: a small number, 1 = the first seen (uint32, one row per event)."""
+        return self.columns("thread")["thread"]
+
+    @property
+    def step(self) -> npt.NDArray[np.int64]:
+        """The training step, from 0 (int64, one row per event)."""
+        return self.columns("step")["step"]
+
+    @property
+    def phase(self) -> npt.NDArray[np.int32]:
+        """The phase: index into `phase_names`, -1 = none (int32, one row per event)."""
+        return self.columns("phase")["phase"]
+
+    def columns(self, *names: str) -> dict[str, npt.NDArray[Any]]:
+        """Return the named event columns (all without names), in one pass over the trace."""
+        wanted = names or tuple(EVENT_COLUMNS)
+        if unknown := [name for name in wanted if name not in EVENT_COLUMNS]:
+            raise ValueError(f"unknown column {unknown[0]!r}: known are {', '.join(EVENT_COLUMNS)}")
+        if any(name not in self._columns for name in wanted):
+            if len(self) <= _SMALL_EVENTS:
+                wanted = tuple(EVENT_COLUMNS)
+            self._columns |= self._read_columns([n for n in wanted if n not in self._columns])
+        return {name: self._columns[name] for name in (names or wanted)}
+
+    def _read_columns(self, names: list[str]) -> dict[str, npt.NDArray[Any]]:
+        columns = {name: np.empty(len(self), EVENT_COLUMNS[name]) for name in names}
+        for batch in self.chunks():
+            is_event = batch.is_event
+            place = slice(batch.first_event, batch.first_event + np.count_nonzero(is_event))
+            for name, column in columns.items():
+                whole = getattr(batch, name) if name in ("step", "phase") else batch.raw[name]
+                column[place] = whole[is_event]
+        for column in columns.values():
+            column.flags.writeable = False
+        return columns
+
+    def chunks(self, *, lead_in: bool = False) -> Iterator[Batch]:
+        """Yield *all* records in order, a bounded number at a time, with step and phase.
+
+        ``lead_in``: for a slice, yield the records before it first (``batch.is_lead_in``), for
+        analyses that carry state, such as the bytes allocated.
+        """
+        builder = MarksBuilder() if self._marks_known is None else None
+        for batch in self._batches():
+            if builder is not None and not batch.is_lead_in:
+                builder.feed(batch)
+            if lead_in or not batch.is_lead_in:
+                yield batch
+        if builder is not None:
+            self._marks_known = builder.finish(self._names.path_of_id)
+
+    def records(self, *kinds: Kind) -> Records:
+        """Return the records of ``kinds`` as columns, with step, phase and ``event``.
+
+        ``event`` is the number of events before the record. Do not ask for allocs and frees of a
+        large trace like this: use `columns` or `chunks`.
+        """
+        if set(kinds) <= KEPT_KINDS:
+            return self.marks.of(*kinds)
+        builder = MarksBuilder(kinds)
+        for batch in self.chunks():
+            builder.feed(batch)
+        return builder.finish(self._names.path_of_id).records
+
+    def slice(self, *, steps: tuple[int, int]) -> Self:
+        """Return the part from the beginning of step ``steps[0]`` to that of ``steps[1]``.
+
+        Raises `ValueError` if the trace has no such step.
+        """
+        first, end = steps
+        if not 0 <= first < end:
+            raise ValueError(f"steps {first}:{end}: the first must be at least 0, the end above it")
+        window = self._window or (0, END)
+        marks = self.marks.of(Kind.STEP)
+        begins, records = marks["size_bytes"], marks["record"]
+        if not self.marks.begins_at_step:
+            begins = np.concatenate([[0], begins])
+            records = np.concatenate([[window[0]], records])
+        is_inside = (begins >= first) & (begins < end)
+        if not is_inside.any():
+            raise ValueError(
+                f"no step in {first}:{end}: the trace has steps {begins.min()} to {begins.max()}"
+            )
+        start = int(np.argmax(is_inside))
+        after = np.flatnonzero(begins[start:] >= end)
+        # The mark that ends the last step belongs to the slice, so that the step is complete.
+        stop = int(records[start + after[0]]) + 1 if len(after) else window[1]
+        return type(self)(
+            self._source,
+            _window=(int(records[start]), stop),
+            _driving_thread=self.driving_thread,
+            _whole_events=self.whole_events,
+        )
+
+    def _batches(self) -> Iterator[Batch]:
+        whole = resolved_batches(self._source, self._names, self.driving_thread)
+        return whole if self._window is None else window_of(whole, *self._window)

@@ -1,0 +1,97 @@
+#include <doctest/doctest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <system_error>
+
+#include "trace/sink.h"
+
+namespace gpumemtrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of the test's own.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "gpumemtrace-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+int error_of(const std::string& path, bool overwrite) {
+  try {
+    const FileSink sink(path, overwrite);
+    return 0;
+  } catch (const std::system_error& error) {
+    return error.code().value();
+  }
+}
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a file is never replaced unless asked, and never through a link") {
+  const Folder folder;
+  const std::string path = folder / "a.gmt";
+  {
+    FileSink sink(path, false);
+    CHECK(sink.write("hello", 5));
+    CHECK(sink.close());
+    CHECK(sink.close());
+    CHECK_FALSE(sink.write("more", 4));
+    CHECK(sink.error_number() == EBADF);
+  }
+  CHECK(error_of(path, false) == EEXIST);
+  CHECK(content(path) == "hello");
+  fs::create_symlink(path, folder / "link.gmt");
+  CHECK(error_of(folder / "link.gmt", false) == EEXIST);
+  CHECK(error_of(folder / "link.gmt", true) == ELOOP);
+  CHECK(content(path) == "hello");
+  CHECK(error_of(path, true) == 0);
+  CHECK(content(path).empty());
+}
+
+TEST_CASE("a file that can't be made says why") {
+  const Folder folder;
+  CHECK(error_of(folder / "no/such/folder.gmt", false) == ENOENT);
+  CHECK(error_of(folder / ".", true) == EISDIR);
+}
+
+TEST_CASE("the user's umask decides who may read the trace") {
+  const Folder folder;
+  const mode_t before = ::umask(027);
+  CHECK(error_of(folder / "a.gmt", false) == 0);
+  ::umask(before);
+  struct stat status {};
+  REQUIRE(::stat((folder / "a.gmt").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0640);
+}
+
+TEST_CASE("a full disk is an error that stays") {
+  if (::access("/dev/full", W_OK) != 0) return;
+  FileSink sink("/dev/full", true);
+  CHECK_FALSE(sink.write("x", 1));
+  CHECK(sink.error_number() == ENOSPC);
+  CHECK_FALSE(sink.write("x", 1));
+  CHECK_FALSE(sink.close());
+  CHECK(sink.error_number() == ENOSPC);
+}
+
+}  // namespace gpumemtrace
