@@ -22,7 +22,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
   $(shell find cmake csrc gpumemtrace -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-native test-python test-oldest test-install lint format sanitize \
+.PHONY: help demo test test-native test-python test-oldest test-install lint tidy format sanitize \
   stubtest wheel docs install clean
 .DELETE_ON_ERROR:
 
@@ -34,6 +34,7 @@ help:
 	@echo 'make test-install  pip install into environments without torch, with another torch, ...'
 	@echo 'make sanitize      the native tests under ASan + UBSan, then under TSan'
 	@echo 'make lint          format, types, layers, spelling; `make format` mends the format'
+	@echo 'make tidy          clang-tidy over the native core (apt install clang-tidy)'
 	@echo 'make wheel         dist/*.tar.gz and dist/*.whl (for the torch of $(VENV))'
 	@echo 'make install       set up $(VENV) and install the package there'
 	@echo 'make clean         remove build/, dist/ and the environments'
@@ -145,6 +146,11 @@ format: $(STAMPS)/lint-tools
 	ruff check --fix-only .
 	ruff format .
 	clang-format -i $(CXX_FILES)
+
+tidy: $(STAMPS)/test-tools
+	cmake --preset dev --log-level=WARNING
+	clang-tidy --quiet -p build/dev --warnings-as-errors='*' \
+	  csrc/trace/*.cc csrc/capture/*.cc csrc/compute/*.cc
 
 # The stub of the native module says what the module has.
 stubtest: $(STAMPS)/package $(STAMPS)/lint-tools
