@@ -159,6 +159,14 @@ class FileWriter {
   void write_names(const std::string& json) {
     check(writer_->write_names(json.data(), json.size()));
   }
+  void flush() {
+    bool done = false;
+    {
+      const py::gil_scoped_release release;
+      done = writer_->flush();
+    }
+    check(done);
+  }
   void close(const std::string& footer_json) {
     bool done = false;
     {
@@ -260,6 +268,7 @@ void register_trace(py::module_& module) {
       .def("append", &FileWriter::append, py::arg("columns"))
       .def("write_metadata", &FileWriter::write_metadata, py::arg("json"))
       .def("write_names", &FileWriter::write_names, py::arg("json"))
+      .def("flush", &FileWriter::flush)
       .def("close", &FileWriter::close, py::arg("footer_json"))
       .def_property_readonly("bytes_written", &FileWriter::bytes_written);
 }

@@ -16,34 +16,58 @@ constexpr std::size_t slot_of(std::uint64_t value) noexcept {
   return static_cast<std::size_t>((value * 0x9E3779B97F4A7C15ULL) >> (64 - kSlotBits));
 }
 
+std::size_t end_of_run(const std::uint64_t* values, std::size_t count, std::size_t i) noexcept {
+  const std::uint64_t value = values[i];
+  while (++i < count && values[i] == value) {
+  }
+  return i;
+}
+
 struct Sizes {
   std::size_t runs = 0;
   std::size_t deltas = 0;
 };
 
-Sizes measure(const std::uint64_t* values, std::size_t count) noexcept {
-  Sizes sizes;
+std::size_t measure_runs(const std::uint64_t* values, std::size_t count) noexcept {
+  std::size_t bytes = 0;
   std::uint64_t last = 0;
-  std::size_t run_start = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t bytes = varint_size(zigzag(values[i] - last));
-    sizes.deltas += bytes;
-    if (i == 0 || values[i] != last) {
-      if (i != 0) sizes.runs += varint_size(i - run_start - 1);
-      sizes.runs += bytes;
-      run_start = i;
-    }
+  for (std::size_t i = 0; i < count;) {
+    const std::size_t end = end_of_run(values, count, i);
+    bytes += varint_size(zigzag(values[i] - last)) + varint_size(end - i - 1);
     last = values[i];
+    i = end;
   }
-  sizes.runs += varint_size(count - run_start - 1);
+  return bytes;
+}
+
+Sizes measure(const std::uint64_t* values, std::size_t count) noexcept {
+  const std::size_t first_bytes = varint_size(zigzag(values[0]));
+  Sizes sizes{first_bytes + 1, first_bytes};
+  // No less than this for runs: their values, and a byte each for their lengths. Without a branch:
+  // where runs end is anybody's guess.
+  for (std::size_t i = 1; i < count; ++i) {
+    const std::uint64_t difference = values[i] - values[i - 1];
+    const std::size_t bytes = varint_size(zigzag(difference));
+    sizes.deltas += bytes;
+    sizes.runs += static_cast<std::size_t>(difference != 0) * (bytes + 1);
+  }
+  if (sizes.runs <= sizes.deltas) sizes.runs = measure_runs(values, count);
   return sizes;
+}
+
+// Most columns hold one value only: no need to look at it twice.
+Sizes measure_constant(std::uint64_t value, std::size_t count) noexcept {
+  const std::size_t bytes = varint_size(zigzag(value));
+  return {bytes + varint_size(count - 1), bytes + count - 1};
 }
 
 }  // namespace
 
 void ColumnEncoder::encode(const std::uint64_t* values, std::size_t count,
                            std::vector<std::uint8_t>& out) {
-  const Sizes sizes = measure(values, count);
+  const bool constant =
+      std::all_of(values, values + count, [&](std::uint64_t v) { return v == values[0]; });
+  const Sizes sizes = constant ? measure_constant(values[0], count) : measure(values, count);
   std::size_t best = std::min(sizes.runs, sizes.deltas);
   ColumnEncoding encoding =
       sizes.runs <= sizes.deltas ? ColumnEncoding::kRuns : ColumnEncoding::kDeltas;
@@ -106,8 +130,7 @@ void ColumnEncoder::put_runs(const std::uint64_t* values, std::size_t count,
                              std::uint8_t* out) const {
   std::uint64_t last = 0;
   for (std::size_t i = 0; i < count;) {
-    std::size_t end = i + 1;
-    while (end < count && values[end] == values[i]) ++end;
+    const std::size_t end = end_of_run(values, count, i);
     out = put_varint(out, zigzag(values[i] - last));
     out = put_varint(out, end - i - 1);
     last = values[i];

@@ -26,6 +26,11 @@ class Encoder {
               std::vector<std::uint8_t>& out);
 
  private:
+  static constexpr std::size_t kGroupedColumns = 8;
+
+  // Fills values_ with the grouped columns of one kind, one column behind the other.
+  void gather(const Event* events, const KindGroups::Group& group);
+
   KindGroups groups_;
   ColumnEncoder column_;
   std::vector<std::uint16_t> kinds_;

@@ -1,5 +1,5 @@
 // The layout of a trace file (.gmt), version 1. Little endian. docs/file-format.md says the same in
-// full sentences; tests/format_reader.py is a second reader written from that page.
+// full sentences; tests/support/format_reader.py is a second reader written from that page.
 //
 //   file      Preamble  Chunk  Chunk  Chunk ...  [footer Chunk  Trailer]     <- [] when closed well
 //   chunk     ChunkHeader  [header extension]  payload
