@@ -38,9 +38,10 @@ class Problem:
     """Something wrong with a file that can be read all the same.
 
     ``kind`` is one of ``damaged_preamble``, ``damaged_bytes``, ``damaged_chunk``, ``truncated``,
-    ``missing_chunks``, ``foreign_chunk``, ``unknown_chunk``, ``damaged_index``, ``not_closed``.
-    Events ``first_missing_sequence`` up to ``first_missing_sequence + missing_count`` (exclusive)
-    can't be had because of it; ``missing_count`` is None when nobody can say how many.
+    ``missing_chunks``, ``foreign_chunk``, ``unknown_chunk``, ``damaged_index``, ``not_closed``,
+    ``bad_text`` (whole, but not the JSON it should be; ``offset`` is then 0). Events
+    ``first_missing_sequence`` up to ``first_missing_sequence + missing_count`` (exclusive) can't be
+    had because of it; ``missing_count`` is None when nobody can say how many.
     """
 
     kind: str
@@ -96,7 +97,9 @@ class TraceFile:
         self.run_record: dict[str, Any] = {}
         for text in self._file.metadata:
             _merge(self.run_record, self._parse(text, "the run record"))
-        self.names = _join_names([self._parse(text, "the names") for text in self._file.names])
+        self.names = Names()
+        for text in self._file.names:
+            self._add_names(self._parse(text, "a table of names"))
         footer = self._file.footer
         self.footer: dict[str, Any] | None = (
             None if footer is None else self._parse(footer, "the footer")
@@ -161,9 +164,25 @@ class TraceFile:
             value = error
         if isinstance(value, dict):
             return value
-        message = f"{what} is not a JSON object: {value}"
-        self._text_problems.append(Problem(kind="damaged_chunk", offset=0, message=message))
+        self._report_text(f"{what} is not a JSON object: {value}")
         return {}
+
+    def _add_names(self, tables: Mapping[str, Any]) -> None:
+        names = self.names
+        try:
+            self.names = Names(
+                phases={**names.phases, **{i: (p, n) for i, p, n in tables.get("phases", ())}},
+                strings={**names.strings, **dict(tables.get("strings", ()))},
+                threads={
+                    **names.threads,
+                    **{i: ThreadName(os_tid=t, name=n) for i, t, n in tables.get("threads", ())},
+                },
+            )
+        except (TypeError, ValueError) as error:
+            self._report_text(f"a table of names has rows of the wrong shape: {error}")
+
+    def _report_text(self, message: str) -> None:
+        self._text_problems.append(Problem(kind="bad_text", offset=0, message=message))
 
 
 class FileWriter:
@@ -217,6 +236,10 @@ class FileWriter:
             )
         )
 
+    def flush(self) -> None:
+        """Write the events that are buffered, as a chunk of their own."""
+        self._writer.flush()
+
     def close(self, footer: Mapping[str, Any] | None = None) -> None:
         """Write what is buffered and the footer; closing again does nothing."""
         self._writer.close(json.dumps(footer or {}))
@@ -254,19 +277,6 @@ def _merge(record: dict[str, Any], later: Mapping[str, Any]) -> None:
             record[key] = {**earlier, **value}
         else:
             record[key] = value
-
-
-def _join_names(parts: list[dict[str, Any]]) -> Names:
-    def rows(table: str) -> Iterator[list[Any]]:
-        return (row for part in parts for row in part.get(table, ()))
-
-    return Names(
-        phases={int(i): (int(parent), str(name)) for i, parent, name in rows("phases")},
-        strings={int(i): str(text) for i, text in rows("strings")},
-        threads={
-            int(i): ThreadName(os_tid=int(tid), name=str(name)) for i, tid, name in rows("threads")
-        },
-    )
 
 
 def _exact(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:

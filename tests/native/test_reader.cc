@@ -3,6 +3,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "event_table.h"
@@ -170,6 +171,21 @@ TEST_CASE("a damaged chunk is reported once, however often it is read") {
   CHECK(reader->problems()[0].offset == second);
   CHECK(reader->problems()[0].first_missing_sequence == 10);
   CHECK(reader->problems()[0].missing_count == 10);
+}
+
+TEST_CASE("several threads may read at once, damage or not") {
+  const auto events = training_events(2000);
+  Bytes bytes = small_trace(events, true);
+  bytes[chunk_offsets(bytes)[2] + sizeof(ChunkHeader)] ^= 1;
+  const auto reader = open(bytes);
+  std::vector<std::size_t> counts(4);
+  std::vector<std::thread> threads;
+  for (std::size_t& count : counts) {
+    threads.emplace_back([&] { count = read_all(*reader).size(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(counts == std::vector<std::size_t>(4, 1990));
+  CHECK(reader->problems().size() == 1);
 }
 
 TEST_CASE("whole chunks cut out of the middle are missed by their numbers") {
