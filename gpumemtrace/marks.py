@@ -154,6 +154,7 @@ class Marks:
     first_ns: int
     last_ns: int
     devices: tuple[int, ...]
+    active_devices: tuple[int, ...]
     unknown_phases: int
     begins_at_step: bool  # the first record is a mark that begins a step and ends none
 
@@ -224,6 +225,7 @@ class MarksBuilder:
         self._rows: list[dict[str, npt.NDArray[Any]]] = []
         self._counts = np.zeros(256, np.int64)
         self._devices: set[int] = set()
+        self._active_devices: set[int] = set()
         self._first_ns: int | None = None
         self._last_ns = 0
 
@@ -233,7 +235,8 @@ class MarksBuilder:
             return
         raw = batch.raw
         self._counts += np.bincount(raw["kind"], minlength=256)
-        self._devices.update(np.unique(raw["device"]).tolist())
+        self._devices.update(_distinct(raw["device"]))
+        self._active_devices.update(_distinct(raw["device"][raw["kind"] == Kind.ALLOC]))
         if self._first_ns is None:
             self._first_ns = int(raw["time_ns"][0])
             self._last_ns = self._first_ns
@@ -275,6 +278,16 @@ class MarksBuilder:
             self._first_ns or 0,
             self._last_ns,
             tuple(sorted(self._devices - {-1})),
+            tuple(sorted(self._active_devices - {-1})),
             unknown,
             self._begins_at_step,
         )
+
+
+def _distinct(devices: npt.NDArray[np.int16]) -> list[int]:
+    """Like `numpy.unique`, without sorting where there is only one."""
+    if not len(devices):
+        return []
+    first = int(devices[0])
+    others = devices[devices != first]
+    return [first, *np.unique(others).tolist()]

@@ -193,6 +193,11 @@ class TraceData:
         return int(self.marks.of(Kind.GAP)["address"].sum())
 
     @property
+    def active_devices(self) -> tuple[int, ...]:
+        """The devices on which something was allocated."""
+        return self.marks.active_devices
+
+    @property
     def time_span_ns(self) -> tuple[int, int]:
         """The times of the first and the last record. Does not read a whole file for it."""
         if self._marks_known is None and self._window is None:

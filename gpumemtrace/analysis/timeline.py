@@ -27,7 +27,7 @@ from gpumemtrace.analysis.lines import (
     known_lines,
 )
 from gpumemtrace.analysis.peaks import Peak, PeakFinder
-from gpumemtrace.records import Batch
+from gpumemtrace.records import Batch, Records
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
@@ -125,7 +125,7 @@ def build_timeline(
                 lines=sampler.lines_of(device, stream),
                 peak=found[device].lines["allocated"] if device in with_events else None,
                 out_of_memory=find_failures(trace, device),
-                uncertain_ns=sampler.uncertain_of(device),
+                uncertain_ns=sampler.uncertain_of(device, gaps),
             )
             for device in shown
         ),
@@ -194,13 +194,23 @@ class _LineSampler:
         known = known_lines(stream, device, has_samples=samplers.has_samples)
         return {name: samplers.lines[name].finish() for name in LINES if name in known}
 
-    def uncertain_of(self, device: int) -> npt.NDArray[np.int64]:
-        """Return the stretches (start, end) in which the lines are uncertain."""
+    def uncertain_of(self, device: int, gaps: Records) -> npt.NDArray[np.int64]:
+        """Return the stretches (start, end) in which the lines are uncertain.
+
+        One begins where the first event of its gap was lost.
+        """
         samplers = self._samplers(device)
         stretches = list(samplers.uncertain)
         if samplers.uncertain_since is not None:
             stretches.append((samplers.uncertain_since, self._end_ns))
-        return np.array(stretches, np.int64).reshape(-1, 2)
+        result = np.array(stretches, np.int64).reshape(-1, 2)
+        lost_from = gaps["time_ns"] - gaps["extra"].astype(np.int64)
+        before = self._start_ns
+        for row in result:
+            lost = lost_from[(gaps["time_ns"] > before) & (gaps["time_ns"] <= row[0])]
+            row[0] = min([row[0], *np.maximum(lost, before)])
+            before = row[1]
+        return result
 
     def _samplers(self, device: int) -> _Samplers:
         if device not in self._devices:

@@ -1,0 +1,93 @@
+"""Large traces that look like training: the same step again and again, addresses of period two.
+
+Each step is forward (blocks pile up), backward (they go, gradients come), optimizer and zero_grad;
+the first one also makes parameters and optimizer state. Times jitter. Written piece by piece, so a
+trace of any size takes little memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpumemtrace.schema import COLUMNS, Kind, PhaseFlags, StatsCause
+from gpumemtrace.trace_file import FileWriter, Names
+
+PHASES = ("data", "forward", "backward", "optimizer", "zero_grad")
+MIB = 1 << 20
+
+
+def write_trace(
+    path: Path, *, events: int, events_per_step: int = 2000, step_ms: float = 30.0, seed: int = 0
+) -> int:
+    """Write about ``events`` allocs and frees; return the number of steps."""
+    random = np.random.default_rng(seed)
+    steps = max(events // events_per_step, 1)
+    writer = FileWriter(path, time_resolution_ns=100, overwrite=True)
+    writer.write_metadata({"script": "synthetic", "torch": "none"})
+    writer.write_names(Names(phases={i: (0, name) for i, name in enumerate(PHASES, start=1)}))
+    template = [_step(events_per_step, parity) for parity in (0, 1)]
+    writer.append(_counters(len(PHASES)))
+    step_ns = step_ms * 1e6
+    for step in range(steps):
+        records = {name: column.copy() for name, column in template[step % 2].items()}
+        count = len(records["kind"])
+        gaps = random.gamma(2.0, 1.0, count)
+        records["time_ns"] = (step * step_ns + np.cumsum(gaps) / gaps.sum() * step_ns).astype("i8")
+        records["size_bytes"][-1] = step + 1
+        writer.append(records)
+    writer.close({"reason": "closed"})
+    return steps
+
+
+def _counters(allocated_mib: int) -> dict[str, Any]:
+    """The allocator's counters at the start: 1 GiB of parameters and state is in use."""
+    records = {name: np.zeros(1, dtype) for name, dtype in COLUMNS.items()}
+    records["kind"][0] = Kind.STATS
+    records["flags"][0] = StatsCause.BASELINE
+    for name in ("address", "size_bytes", "stream"):
+        records[name][0] = 1024 * MIB
+    records["extra"][0] = 3072 * MIB
+    return records
+
+
+def _step(events: int, parity: int) -> dict[str, Any]:
+    """Records of one step: activations, gradients, temporaries; the mark of the next step last."""
+    pairs = events // 2
+    activations, gradients = pairs // 3, pairs // 3
+    temporaries = pairs - activations - gradients
+    random = np.random.default_rng(1)
+    sizes = random.choice(
+        [512, 4096, 3 * MIB // 2, 2 * MIB, 6 * MIB], pairs, p=[0.25, 0.2, 0.3, 0.15, 0.1]
+    )
+    address = (0x7F0000000000 + np.arange(pairs) * 8 * MIB + parity * (1 << 40)).astype("u8")
+    phase: list[tuple[int, int, int]] = []  # (kind, block, phase)
+    act = np.arange(activations)
+    grad = activations + np.arange(gradients)
+    temp = activations + gradients + np.arange(temporaries)
+    phase += [(1, b, 2) for b in act]
+    for i in range(max(activations, gradients)):
+        phase += [(1, grad[i], 3)] if i < gradients else []
+        phase += [(2, act[activations - 1 - i], 3)] if i < activations else []
+    phase += [pair for b in temp for pair in ((1, b, 4), (2, b, 4))]
+    phase += [(2, b, 5) for b in grad]
+
+    kind, block, at = np.array(phase).T
+    starts = [0, *(np.flatnonzero(np.diff(at)) + 1)]
+    count = len(kind) + len(starts) + 2
+    place = np.arange(len(kind)) + 1 + np.searchsorted(starts, np.arange(len(kind)), side="right")
+    records = {name: np.zeros(count, dtype) for name, dtype in COLUMNS.items()}
+    records["thread"][:] = 1
+    records["kind"][place] = kind
+    records["address"][place] = address[block]
+    records["size_bytes"][place] = np.where(kind == 1, sizes[block], 0)
+    records["thread"][place[at == 3]] = 2
+    marks = np.setdiff1d(np.arange(count), place)
+    records["device"][marks] = -1
+    records["kind"][marks[:-1]] = Kind.PHASE
+    records["size_bytes"][marks[:-1]] = np.arange(1, len(PHASES) + 1)
+    records["flags"][marks[:-1]] = PhaseFlags.ENTERED
+    records["kind"][-1] = Kind.STEP
+    return records

@@ -1,0 +1,63 @@
+"""How every figure looks: colours that colour-blind readers tell apart, sizes, units.
+
+The colours are those of Okabe and Ito ("Color Universal Design", 2008) and, for phases with names
+of the user's, Paul Tol's muted scheme (SRON technical note, 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Literal
+
+from gpumemtrace.units import GIB, KIB, MIB
+
+__all__ = ["INK", "LINE_STYLES", "QUIET", "WARNING", "LineStyle", "memory_unit", "phase_colors"]
+
+INK = "#222222"
+QUIET = "#767676"
+WARNING = "#D55E00"
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """How a line of a device is drawn and called."""
+
+    label: str
+    color: str
+    width: float
+    dashes: Literal["-", ":"]
+
+
+# Top to bottom, as in the picture.
+LINE_STYLES: dict[str, LineStyle] = {
+    "device_used": LineStyle("device used", "#767676", 1.0, ":"),
+    "reserved": LineStyle("reserved", "#222222", 1.0, "-"),
+    "allocated": LineStyle("allocated", "#0072B2", 1.0, "-"),
+}
+
+_KNOWN_PHASES = {
+    "init": "#BBBBBB",
+    "data": "#56B4E9",
+    "forward": "#009E73",
+    "backward": "#D55E00",
+    "optimizer": "#CC79A7",
+    "zero_grad": "#F0E442",
+    "eval": "#E69F00",
+}
+_OTHER_PHASES = ("#332288", "#88CCEE", "#999933", "#882255", "#44AA99", "#DDCC77", "#AA4499")
+
+
+def phase_colors(names: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each phase: the usual ones always have the same."""
+    others = cycle(_OTHER_PHASES)
+    return {name: _KNOWN_PHASES.get(name) or next(others) for name in names}
+
+
+def memory_unit(highest_bytes: float) -> tuple[int, str]:
+    """Return the unit for an axis up to ``highest_bytes``: its bytes and its name."""
+    for factor, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if highest_bytes >= factor:
+            return factor, name
+    return 1, "B"
