@@ -40,6 +40,8 @@ KEPT_KINDS = frozenset(
     }
 )
 
+_MOST_KINDS = 256
+
 
 @dataclass(frozen=True)
 class Step:
@@ -220,11 +222,12 @@ class MarksBuilder:
 
     def __init__(self, kinds: Collection[Kind] = KEPT_KINDS) -> None:
         """Keep the records of ``kinds``."""
-        self._is_kept = np.isin(np.arange(256), [int(kind) for kind in kinds])
+        self._is_kept = np.isin(np.arange(_MOST_KINDS), [int(kind) for kind in kinds])
+        self._keeps_events = bool({Kind.ALLOC, Kind.FREE} & set(kinds))
         self._begins_at_step = False
         self._rows: list[dict[str, npt.NDArray[Any]]] = []
-        self._counts = np.zeros(256, np.int64)
-        self._devices: set[int] = set()
+        self._counts = np.zeros(_MOST_KINDS, np.int64)
+        self._other_devices: set[int] = set()
         self._active_devices: set[int] = set()
         self._first_ns: int | None = None
         self._last_ns = 0
@@ -233,25 +236,32 @@ class MarksBuilder:
         """Take the next batch."""
         if not len(batch):
             return
-        raw = batch.raw
-        self._counts += np.bincount(raw["kind"], minlength=256)
-        self._devices.update(_distinct(raw["device"]))
-        self._active_devices.update(_distinct(raw["device"][raw["kind"] == Kind.ALLOC]))
+        raw, is_event, others = batch.raw, batch.is_event, batch.other_rows
+        allocs = int(np.count_nonzero(raw["kind"] == Kind.ALLOC))
+        # Kinds of a newer writer may be anything: they count as the last.
+        kinds = np.minimum(raw["kind"][others], _MOST_KINDS - 1)
+        self._counts += np.bincount(kinds, minlength=_MOST_KINDS)
+        self._counts[Kind.ALLOC] += allocs
+        self._counts[Kind.FREE] += len(batch) - len(others) - allocs
+        self._active_devices.update(_distinct(raw["device"][is_event]))
+        self._other_devices.update(_distinct(raw["device"][others]))
         if self._first_ns is None:
             self._first_ns = int(raw["time_ns"][0])
             self._last_ns = self._first_ns
             self._begins_at_step = begins_at_step(batch)
         # Clocks of several threads may step back a little: the end is the latest time seen.
         self._last_ns = max(self._last_ns, int(raw["time_ns"].max()))
-        kept = np.flatnonzero(self._is_kept[raw["kind"]])
+        if self._keeps_events:
+            kept = np.flatnonzero(self._is_kept[np.minimum(raw["kind"], _MOST_KINDS - 1)])
+        else:
+            kept = others[self._is_kept[kinds]]
         if not len(kept):
             return
         rows = {name: column[kept] for name, column in raw.items()}
         rows["step"] = batch.step[kept]
         rows["phase"] = batch.phase[kept]
         rows["phase_path"] = batch.phase_path[kept]
-        is_event = batch.is_event
-        rows["event"] = batch.first_event + np.cumsum(is_event)[kept] - is_event[kept]
+        rows["event"] = batch.events_before(kept)
         rows["record"] = batch.first_record + kept
         self._rows.append(rows)
 
@@ -277,7 +287,7 @@ class MarksBuilder:
             self._counts,
             self._first_ns or 0,
             self._last_ns,
-            tuple(sorted(self._devices - {-1})),
+            tuple(sorted((self._active_devices | self._other_devices) - {-1})),
             tuple(sorted(self._active_devices - {-1})),
             unknown,
             self._begins_at_step,

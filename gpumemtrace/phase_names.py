@@ -32,6 +32,8 @@ class PhaseNames:
         if not len(self._ids):
             return np.full(len(ids), -1, np.int32)
         if self._ids[-1] == len(self._ids) and self._ids[0] == 1:  # ids 1, 2, 3, …: the usual case
+            if len(ids) and int(ids.max()) <= len(self._ids) and int(ids.min()) >= 0:
+                return (ids - 1).astype(np.int32, copy=False)
             return np.where((ids > 0) & (ids <= len(self._ids)), ids - 1, -1).astype(np.int32)
         place = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return np.where(self._ids[place] == ids, place, -1).astype(np.int32)

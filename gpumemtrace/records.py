@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,10 +60,30 @@ class Batch:
     def __len__(self) -> int:
         return len(self.step)
 
-    @property
+    @cached_property
     def is_event(self) -> npt.NDArray[np.bool_]:
         """Which records are events: allocs and frees, the public rows."""
-        return self.raw["kind"] <= Kind.FREE
+        kind: npt.NDArray[np.uint16] = self.raw["kind"]
+        # Unsigned: kind 0 wraps around and is none.
+        is_event: npt.NDArray[np.bool_] = (
+            kind - np.uint16(Kind.ALLOC) <= np.uint16(Kind.FREE - Kind.ALLOC)
+        )
+        return is_event
+
+    def rows_of(self, kind: Kind) -> npt.NDArray[np.intp]:
+        """Return the places of the records of a kind."""
+        rows: npt.NDArray[np.intp] = self.other_rows[self.raw["kind"][self.other_rows] == kind]
+        return rows
+
+    @cached_property
+    def other_rows(self) -> npt.NDArray[np.intp]:
+        """The places of the records that are no events."""
+        return np.flatnonzero(~self.is_event)
+
+    def events_before(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+        """Return how many events of the trace lie before each of ``rows``, places, ascending."""
+        others_before = np.searchsorted(self.other_rows, rows)
+        return self.first_event + rows - others_before
 
     def window(self, first: int, end: int, *, first_event: int, is_lead_in: bool) -> Batch:
         """Return records ``first`` to ``end`` of this batch, as views."""

@@ -160,7 +160,9 @@ def documented_commands() -> list[tuple[Path, str]]:
     found = []
     for file in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]:
         text = file.read_text() if file.is_file() else ""
-        for block in re.findall(r"^```(?:sh|bash|console|shell)?\n(.*?)^```", text, re.M | re.S):
+        for language, block in re.findall(r"^```(.*?)\n(.*?)^```", text, re.M | re.S):
+            if language not in ("", "sh", "bash", "console", "shell"):
+                continue
             for line in block.replace("\\\n", " ").splitlines():
                 command = line.strip().removeprefix("$ ").split("  #")[0].strip()
                 found += [(file, part.strip()) for part in command.split("&&")]

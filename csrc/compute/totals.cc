@@ -32,6 +32,7 @@ void give_back(LineBuilder::Device& state, std::uint64_t address, std::int64_t s
 }  // namespace
 
 void LineBuilder::feed(const Columns& records, const Lines& out) {
+  ++feeds_;
   for (std::size_t i = 0; i < records.count; ++i) {
     std::int16_t number = records.device[i];
     const Kind kind = records.kind_at(i);
@@ -71,6 +72,7 @@ void LineBuilder::feed(const Columns& records, const Lines& out) {
       out.requested[i] = out.allocated[i] = out.active[i] = out.reserved[i] = 0;
       out.uncertain[i] = 0;
     } else {
+      state->fed = feeds_;
       out.device[i] = number;
       out.requested[i] = state->requested;
       out.allocated[i] = state->allocated;

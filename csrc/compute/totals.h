@@ -66,6 +66,7 @@ class LineBuilder {
     bool has_stats = false;
     bool uncertain = false;
     bool has_events = false;
+    std::uint64_t fed = 0;       // the last feed() with a record of this device
     bool in_use_before = false;  // its counters were not 0 when the trace began
     // Gaps seen, and how many of them the last kStats has healed.
     std::uint32_t gaps = 0;
@@ -79,6 +80,8 @@ class LineBuilder {
     LargeSegments segments;
   };
   const std::map<std::int16_t, Device>& devices() const noexcept { return devices_; }
+  // Whether the last feed() had a record of this device.
+  bool was_fed(const Device& state) const noexcept { return state.fed == feeds_; }
 
  private:
   struct Block {
@@ -103,6 +106,7 @@ class LineBuilder {
   std::int16_t cached_number_ = -1;
   bool gap_before_ = false;  // events of devices not seen yet may have been lost
   std::int64_t events_ = 0;
+  std::uint64_t feeds_ = 0;
   std::int64_t unseen_allocs_ = 0;
   std::int64_t counts_[4] = {};
   std::vector<Anomaly> anomalies_;

@@ -80,6 +80,11 @@ py::dict feed_lines(LineBuilder& builder, const py::dict& columns) {
   result["active"] = active;
   result["reserved"] = reserved;
   result["uncertain"] = uncertain;
+  py::list devices;
+  for (const auto& [number, state] : builder.devices()) {
+    if (builder.was_fed(state)) devices.append(number);
+  }
+  result["devices"] = devices;
   return result;
 }
 
@@ -192,7 +197,8 @@ void register_compute(py::module_& module) {
       .def(py::init<>())
       .def("feed", &feed_lines, py::arg("columns"),
            "Return requested, allocated, active, reserved (int64), uncertain (uint8): the lines of "
-           "each record's device after it; and that device (int16, -1 = none).")
+           "each record's device after it; that device (int16, -1 = none); and a list of the "
+           "devices that occur.")
       .def_property_readonly("events", &LineBuilder::events)
       .def_property_readonly("live_blocks", &LineBuilder::live_blocks)
       .def_property_readonly("unseen_allocs", &LineBuilder::unseen_allocs)

@@ -8,7 +8,7 @@ from the driver. *device_used*: what the whole device has in use, as sampled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,10 +22,10 @@ from gpumemtrace.trace_data import TraceData
 __all__ = [
     "ALLOCATOR_LINES",
     "LINES",
+    "DevicePoints",
     "LineConsumer",
     "LineStream",
     "Lines",
-    "device_used_rows",
     "feed_lines",
     "known_lines",
 ]
@@ -36,25 +36,49 @@ LINES = (*ALLOCATOR_LINES, "device_used")
 
 
 @dataclass(frozen=True)
+class DevicePoints:
+    """The records of a batch that belong to one device.
+
+    ``rows``: their places in the batch; ``values``: allocator line -> int64 bytes after each.
+    ``used_rows``, ``used``: places and values of the samples of the whole device.
+    """
+
+    rows: npt.NDArray[np.intp]
+    values: dict[str, npt.NDArray[np.int64]]
+    used_rows: npt.NDArray[np.intp]
+    used: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Lines:
     """The lines at every record of a batch; all arrays have the batch's length.
 
     ``values``: line name -> int64 bytes of the record's device after the record. ``device``:
     int16, that device, -1 = none (the values mean nothing there). ``uncertain``: bool, events of
-    the device were lost and its counters not read since.
+    the device were lost and its counters not read since. ``devices``: those that occur.
     """
 
+    batch: Batch
     values: dict[str, npt.NDArray[np.int64]]
     device: npt.NDArray[np.int16]
     uncertain: npt.NDArray[np.bool_]
+    devices: tuple[int, ...]
+    _points: dict[int, DevicePoints] = field(default_factory=dict)
 
-    def devices(self) -> list[int]:
-        """Return the devices that have records in this batch."""
-        return [d for d in np.unique(self.device).tolist() if d >= 0]
-
-    def rows_of(self, device: int) -> npt.NDArray[np.intp]:
-        """Return which records are the device's."""
-        return np.flatnonzero(self.device == device)
+    def points(self, device: int) -> DevicePoints:
+        """Return what belongs to one device; computed once, however many analyses ask."""
+        if device not in self._points:
+            raw = self.batch.raw
+            rows = np.flatnonzero(self.device == device)
+            samples = self.batch.rows_of(Kind.DEVICE_USED)
+            used_rows = samples[raw["device"][samples] == device]
+            self._points[device] = DevicePoints(
+                rows=rows,
+                values={name: line[rows] for name, line in self.values.items()},
+                used_rows=used_rows,
+                used=raw["size_bytes"][used_rows],
+            )
+        return self._points[device]
 
 
 class LineConsumer(Protocol):
@@ -89,7 +113,7 @@ class LineStream:
                 is_lead_in = False
             result = self._builder.feed(batch.raw)
             if not batch.is_lead_in:
-                yield batch, _as_lines(result)
+                yield batch, _as_lines(batch, result)
 
     @property
     def final(self) -> dict[int, dict[str, int]]:
@@ -149,15 +173,11 @@ def known_lines(stream: LineStream, device: int, *, has_samples: bool) -> set[st
     return known
 
 
-def device_used_rows(batch: Batch, device: int) -> npt.NDArray[np.intp]:
-    """Return the samples of the whole device; their value is in ``size_bytes``."""
-    raw = batch.raw
-    return np.flatnonzero((raw["kind"] == Kind.DEVICE_USED) & (raw["device"] == device))
-
-
-def _as_lines(result: dict[str, npt.NDArray[Any]]) -> Lines:
+def _as_lines(batch: Batch, result: dict[str, Any]) -> Lines:
     return Lines(
+        batch=batch,
         values={name: result[name] for name in ALLOCATOR_LINES},
         device=result["device"],
         uncertain=result["uncertain"].view(np.bool_),
+        devices=tuple(result["devices"]),
     )

@@ -12,7 +12,6 @@ from gpumemtrace.analysis.lines import (
     LINES,
     Lines,
     LineStream,
-    device_used_rows,
     feed_lines,
     known_lines,
 )
@@ -111,7 +110,7 @@ class PeakFinder:
     def feed(self, batch: Batch, lines: Lines) -> None:
         """Take the next batch."""
         raw = batch.raw
-        cuts = np.flatnonzero(raw["kind"] == Kind.STEP)
+        cuts = batch.rows_of(Kind.STEP)
         if self._is_first:
             self._is_first = False
             self._last_step = int(batch.step[0])
@@ -121,19 +120,16 @@ class PeakFinder:
         if len(cuts):
             self._step_numbers.append(np.concatenate([[self._last_step], begun[:-1]]))
             self._last_step = int(begun[-1])
-        sampled = np.unique(raw["device"][raw["kind"] == Kind.DEVICE_USED]).tolist()
-        for number in {*lines.devices(), *self._devices, *sampled} - {-1}:
+        sampled = raw["device"][batch.rows_of(Kind.DEVICE_USED)]
+        for number in {*lines.devices, *self._devices, *sampled.tolist()} - {-1}:
             device = self._device(number, [0] * len(ALLOCATOR_LINES))
-            rows = lines.rows_of(number)
-            values = [lines.values[name][rows] for name in ALLOCATOR_LINES]
-            used_rows = device_used_rows(batch, number)
-            used = raw["size_bytes"][used_rows]
-            device.has_samples |= len(used) > 0
-            for name, line in zip(ALLOCATOR_LINES, values, strict=True):
-                self._raise(device.highest[name], batch, rows, line)
-            self._raise(device.highest["device_used"], batch, used_rows, used)
-            peaks, ends = device.segments.feed(rows, values, cuts)
-            used_peaks, used_ends = device.used_segments.feed(used_rows, [used], cuts)
+            points = lines.points(number)
+            device.has_samples |= len(points.used) > 0
+            for name, line in points.values.items():
+                self._raise(device.highest[name], batch, points.rows, line)
+            self._raise(device.highest["device_used"], batch, points.used_rows, points.used)
+            peaks, ends = device.segments.feed(points.rows, list(points.values.values()), cuts)
+            used_peaks, used_ends = device.used_segments.feed(points.used_rows, [points.used], cuts)
             device.peaks.append(np.hstack([peaks, used_peaks]))
             device.ends.append(np.hstack([ends, used_ends]))
 
@@ -188,7 +184,7 @@ class PeakFinder:
             row = int(rows[i])
             highest.value = max(highest.value, int(values[i]))
             highest.time_ns = int(batch.raw["time_ns"][row])
-            highest.event = batch.first_event + int(np.count_nonzero(batch.is_event[:row]))
+            highest.event = int(batch.events_before(rows[i : i + 1])[0])
             highest.step = int(batch.step[row])
             highest.phase = int(batch.phase[row])
             highest.found = True

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from gpumemtrace.analysis.lines import (
     ALLOCATOR_LINES,
     LINES,
+    DevicePoints,
     Lines,
     LineStream,
-    device_used_rows,
     feed_lines,
     known_lines,
 )
@@ -103,38 +103,30 @@ class PhaseFinder:
     def feed(self, batch: Batch, lines: Lines) -> None:
         """Take the next batch."""
         raw = batch.raw
-        marks = np.flatnonzero(raw["kind"] == Kind.PHASE)
+        marks = batch.rows_of(Kind.PHASE)
         marked_path = self._trace.path_of_id(raw["size_bytes"][marks])
         marked_thread = raw["thread"][marks]
         for thread in np.unique(marked_thread).tolist():
             self._open.setdefault(thread, -1)
-        sampled = np.unique(raw["device"][raw["kind"] == Kind.DEVICE_USED]).tolist()
-        for number in {*lines.devices(), *sampled} - {-1} - set(self._devices):
+        sampled = raw["device"][batch.rows_of(Kind.DEVICE_USED)].tolist()
+        for number in {*lines.devices, *sampled} - {-1} - set(self._devices):
             self._add_device(number, [0] * len(ALLOCATOR_LINES))
 
-        points = {number: self._points(number, batch, lines) for number in self._devices}
+        points = {number: lines.points(number) for number in self._devices}
         for thread in self._open:
             mine = marked_thread == thread
             cuts, path = marks[mine], marked_path[mine]
             closed = np.concatenate([[self._open[thread]], path[:-1]])[: len(path)].astype(int)
-            for number, (rows, values, used_rows, used) in points.items():
+            for number, mine_of in points.items():
                 device = self._devices[number]
                 segments, used_segments = self._segments(device, thread)
-                peaks, _ = segments.feed(rows, values, cuts)
-                used_peaks, _ = used_segments.feed(used_rows, [used], cuts)
+                peaks, _ = segments.feed(mine_of.rows, list(mine_of.values.values()), cuts)
+                used_peaks, _ = used_segments.feed(mine_of.used_rows, [mine_of.used], cuts)
                 np.maximum.at(device.peaks, closed + 1, np.hstack([peaks, used_peaks]))
             if len(path):
                 self._open[thread] = int(path[-1])
-        for number, (rows, values, used_rows, used) in points.items():
-            device = self._devices[number]
-            if len(rows):
-                allocated = values[ALLOCATOR_LINES.index("allocated")]
-                change = np.diff(allocated, prepend=device.last[1])
-                np.add.at(device.net, batch.phase_path[rows] + 1, change)
-                device.last[: len(ALLOCATOR_LINES)] = [line[-1] for line in values]
-            if len(used_rows):
-                device.last[-1] = used[-1]
-                device.has_samples = True
+        for number, mine_of in points.items():
+            self._add_changes(self._devices[number], batch, mine_of)
 
     def finish(self, stream: LineStream) -> tuple[DevicePhases, ...]:
         """Return what was found in the pass of ``stream``."""
@@ -168,18 +160,19 @@ class PhaseFinder:
             device.owners[thread] = (SegmentMax(device.last[:-1]), SegmentMax(device.last[-1:]))
         return device.owners[thread]
 
-    def _points(
-        self, number: int, batch: Batch, lines: Lines
-    ) -> tuple[
-        npt.NDArray[np.intp],
-        list[npt.NDArray[np.int64]],
-        npt.NDArray[np.intp],
-        npt.NDArray[np.int64],
-    ]:
-        rows = lines.rows_of(number)
-        used_rows = device_used_rows(batch, number)
-        values = [lines.values[name][rows] for name in ALLOCATOR_LINES]
-        return rows, values, used_rows, batch.raw["size_bytes"][used_rows]
+    def _add_changes(self, device: _Device, batch: Batch, points: DevicePoints) -> None:
+        """Add to each phase what its records changed, and remember the lines as they are now."""
+        if len(points.rows):
+            # Phases last for many records: the change over each run of one phase is enough.
+            path = batch.phase_path[points.rows]
+            allocated = points.values["allocated"]
+            last = np.append(np.flatnonzero(path[1:] != path[:-1]), len(path) - 1)
+            change = np.diff(allocated[last], prepend=device.last[1])
+            np.add.at(device.net, path[last] + 1, change)
+            device.last[:-1] = [line[-1] for line in points.values.values()]
+        if len(points.used_rows):
+            device.last[-1] = points.used[-1]
+            device.has_samples = True
 
     def _of_device(
         self, number: int, device: _Device, known: set[str], spans: _Spans

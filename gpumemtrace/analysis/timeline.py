@@ -22,7 +22,6 @@ from gpumemtrace.analysis.lines import (
     LINES,
     Lines,
     LineStream,
-    device_used_rows,
     feed_lines,
     known_lines,
 )
@@ -108,7 +107,7 @@ def build_timeline(
     sampler = _LineSampler(start_ns, end_ns, columns)
     stream = feed_lines(trace, peaks, sampler)
     found = {result.device: result for result in peaks.finish(stream)}
-    with_events = sampler.with_events
+    with_events = set(trace.active_devices)
     shown = sorted(with_events) if devices is None else list(devices)
     marks = trace.records(Kind.MARK)
     gaps = trace.records(Kind.GAP)
@@ -122,7 +121,7 @@ def build_timeline(
             DeviceTimeline(
                 device=device,
                 facts=device_facts(trace.run_record, device),
-                lines=sampler.lines_of(device, stream),
+                lines=sampler.lines_of(device, stream) if device in with_events else {},
                 peak=found[device].lines["allocated"] if device in with_events else None,
                 out_of_memory=find_failures(trace, device),
                 uncertain_ns=sampler.uncertain_of(device, gaps),
@@ -160,7 +159,6 @@ class _LineSampler:
         self._start_ns, self._end_ns, self._columns = start_ns, max(start_ns, end_ns), columns
         self._devices: dict[int, _Samplers] = {}
         self._initial: dict[int, dict[str, int]] = {}
-        self.with_events: set[int] = set()
 
     def begin(self, initial: dict[int, dict[str, int]]) -> None:
         self._initial = initial
@@ -169,27 +167,22 @@ class _LineSampler:
 
     def feed(self, batch: Batch, lines: Lines) -> None:
         raw = batch.raw
-        is_event = batch.is_event
-        self.with_events.update(np.unique(lines.device[is_event]).tolist())
-        self.with_events.discard(-1)
-        sampled = np.unique(raw["device"][raw["kind"] == Kind.DEVICE_USED]).tolist()
-        for device in {*lines.devices(), *sampled} - {-1}:
+        sampled = raw["device"][batch.rows_of(Kind.DEVICE_USED)].tolist()
+        for device in {*lines.devices, *sampled} - {-1}:
             samplers = self._samplers(device)
+            points = lines.points(device)
             for name in ALLOCATOR_LINES:
                 values = lines.values[name]
                 samplers.lines[name].feed(raw["time_ns"], values, lines.device, device)
-            rows = device_used_rows(batch, device)
+            rows = points.used_rows
             samplers.lines["device_used"].feed(
-                raw["time_ns"][rows], raw["size_bytes"][rows], raw["device"][rows], device
+                raw["time_ns"][rows], points.used, raw["device"][rows], device
             )
             samplers.has_samples |= len(rows) > 0
-            rows = lines.rows_of(device)
-            self._note_uncertain(samplers, raw["time_ns"][rows], lines.uncertain[rows])
+            self._note_uncertain(samplers, raw["time_ns"], lines.uncertain, points.rows)
 
     def lines_of(self, device: int, stream: LineStream) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the known lines of a device; none for one without events."""
-        if device not in self.with_events:
-            return {}
+        """Return the known lines of a device."""
         samplers = self._samplers(device)
         known = known_lines(stream, device, has_samples=samplers.has_samples)
         return {name: samplers.lines[name].finish() for name in LINES if name in known}
@@ -222,9 +215,16 @@ class _LineSampler:
         return self._devices[device]
 
     def _note_uncertain(
-        self, samplers: _Samplers, time_ns: npt.NDArray[Any], uncertain: npt.NDArray[np.bool_]
+        self,
+        samplers: _Samplers,
+        time_ns: npt.NDArray[Any],
+        uncertain: npt.NDArray[np.bool_],
+        rows: npt.NDArray[np.intp],
     ) -> None:
         was = samplers.uncertain_since is not None
+        if not was and not uncertain.any():
+            return
+        time_ns, uncertain = time_ns[rows], uncertain[rows]
         for i in np.flatnonzero(np.diff(uncertain, prepend=was)):
             if samplers.uncertain_since is None:
                 samplers.uncertain_since = int(time_ns[i])
