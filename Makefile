@@ -135,12 +135,11 @@ test-oldest:
 CXX_FILES = $$(find csrc tests benchmarks \( -name '*.cc' -o -name '*.h' -o -name '*.c' \) 2>/dev/null)
 
 lint: $(STAMPS)/lint-tools
-	ruff check .
-	ruff format --check .
-	mypy
-	lint-imports
-	clang-format --dry-run --Werror $(CXX_FILES)
-	codespell
+	@failed=; for check in 'ruff check .' 'ruff format --check .' mypy 'lint-imports --no-logo' \
+	  "clang-format --dry-run --Werror $$(echo $(CXX_FILES))" codespell; do \
+	  echo "$$check" | cut -c 1-80; $$check || failed="$$failed $${check%% *}"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 format: $(STAMPS)/lint-tools
 	ruff check --fix-only .

@@ -26,7 +26,7 @@ hypothesis.settings.load_profile("gpumemtrace")
 
 @pytest.fixture(scope="session")
 def simulated_gpu() -> None:
-    """Skip, with the reason, where this build has no simulated GPU (see tests/support/simgpu.py)."""
+    """Skip, with the reason, where this build has no simulated GPU."""
     from simgpu import skip_without_simgpu
 
     skip_without_simgpu()
