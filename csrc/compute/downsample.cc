@@ -39,8 +39,9 @@ const std::vector<Downsampler::Column>& Downsampler::finish() {
 
 std::size_t Downsampler::column_at(std::int64_t time) const noexcept {
   if (time <= start_) return 0;
-  const auto column = static_cast<std::size_t>(span(start_, time) * columns_per_ns_);
-  return std::min(column, columns_.size() - 1);
+  const double column = span(start_, time) * columns_per_ns_;
+  const std::size_t last = columns_.size() - 1;
+  return column >= static_cast<double>(last) ? last : static_cast<std::size_t>(column);
 }
 
 // Fills the columns up to and including `column` with the value carried in.
