@@ -73,7 +73,7 @@ def find_driving_thread(source: RecordSource) -> int:
         threads, counts = np.unique(raw["thread"][raw["kind"] == Kind.PHASE], return_counts=True)
         for thread, count in zip(threads.tolist(), counts.tolist(), strict=True):
             phase_marks[thread] = phase_marks.get(thread, 0) + count
-    return max(phase_marks, key=lambda thread: phase_marks[thread], default=0)
+    return max(phase_marks, key=lambda thread: (phase_marks[thread], -thread), default=0)
 
 
 class _OpenPhases:

@@ -65,8 +65,8 @@ class Batch:
         """Which records are events: allocs and frees, the public rows."""
         kind: npt.NDArray[np.uint16] = self.raw["kind"]
         # Unsigned: kind 0 wraps around and is none.
-        is_event: npt.NDArray[np.bool_] = (
-            kind - np.uint16(Kind.ALLOC) <= np.uint16(Kind.FREE - Kind.ALLOC)
+        is_event: npt.NDArray[np.bool_] = kind - np.uint16(Kind.ALLOC) <= np.uint16(
+            Kind.FREE - Kind.ALLOC
         )
         return is_event
 

@@ -277,6 +277,12 @@ class TraceData:
         """The phase: index into `phase_names`, -1 = none (int32, one row per event)."""
         return self.columns("phase")["phase"]
 
+    def __getitem__(self, column: str) -> npt.NDArray[Any]:
+        """Return a column by its name."""
+        if column not in EVENT_COLUMNS:
+            raise KeyError(column)
+        return self.columns(column)[column]
+
     def columns(self, *names: str) -> dict[str, npt.NDArray[Any]]:
         """Return the named event columns (all without names), in one pass over the trace."""
         wanted = names or tuple(EVENT_COLUMNS)

@@ -135,6 +135,13 @@ def test_a_counter_that_another_thread_moved_is_not_taken_for_the_block():
     assert [v["allocated"] for _, v, _ in lines_of(builder.trace())] == [102 * MIB, 100 * MIB]
 
 
+def test_a_counter_after_a_gap_says_nothing_of_the_block():
+    builder = TraceBuilder().alloc(512, 5 * MIB, extra=5 * MIB)
+    builder.add(Kind.GAP, address=1, device=-1).alloc(1024, 2 * MIB, extra=10 * MIB).free(1024)
+    got = [v["allocated"] // MIB for device, v, _ in lines_of(builder.trace()) if device >= 0]
+    assert got == [5, 10, 8]
+
+
 def test_a_large_block_that_was_not_split():
     # A miss makes a segment of 20 MiB for 19.5 MiB: less than 1 MiB is left, so it stays whole,
     # now and when it comes from the cache later.

@@ -115,6 +115,15 @@ def test_columns_can_not_be_written_to():
         Trace.from_events(small()).address[0] = 1
 
 
+def test_columns_by_name():
+    trace = Trace.from_events(small())
+    assert trace["address"] is trace.address
+    assert trace.lifetimes()["category"].tolist() == ["unknown", "unknown"]
+    for table in (trace, trace.lifetimes()):
+        with pytest.raises(KeyError):
+            table["sizes"]
+
+
 def test_nothing_is_overwritten_without_force(tmp_path):
     trace = Trace.from_events(small())
     trace.save(tmp_path / "a.gmt")

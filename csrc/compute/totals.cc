@@ -126,8 +126,9 @@ void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
     if (is_large) state.models_blocks = false;
     const auto counter = static_cast<std::int64_t>(records.extra[i]);
     const std::int64_t grown = subtract(counter, state.allocated);
-    // Anything else means that another thread's event came between block and counter.
-    if (grown >= size && subtract(grown, block) <= kMostUnsplit) block = grown;
+    // Anything else means that another thread's event came between block and counter, or that the
+    // sum before was not sure.
+    if (!state.uncertain && grown >= size && subtract(grown, block) <= kMostUnsplit) block = grown;
     state.allocated = counter;
   } else {
     if (is_large && state.models_blocks) block = state.segments.take(address, block);

@@ -43,6 +43,13 @@ class Lifetimes:
     def __len__(self) -> int:
         return len(self.address)
 
+    def __getitem__(self, column: str) -> npt.NDArray[Any]:
+        """Return a column by its name."""
+        if column not in (*self.__dataclass_fields__, "category"):
+            raise KeyError(column)
+        found: npt.NDArray[Any] = getattr(self, column)
+        return found
+
     @property
     def category(self) -> npt.NDArray[np.str_]:
         """The category of each row by name: ``parameter``, ``gradient``, … ``unknown``."""

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-from typing import TYPE_CHECKING
 
 from gpumemtrace.cli.options import add_json, add_quiet, add_trace
-from gpumemtrace.cli.wording import describe_run, explain
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from gpumemtrace.analysis.peaks import Peak
-    from gpumemtrace.analysis.summary import DeviceSummary, Summary
 
 __all__ = ["add_parser", "run"]
 
@@ -29,8 +20,6 @@ examples:
   gpumemtrace summary train.gmt
   gpumemtrace summary --json train.gmt | jq '.devices[0].peak_bytes'
 """
-
-_MEANING = {"device_used": "device used"}
 
 
 def add_parser(
@@ -54,169 +43,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the summary."""
     from gpumemtrace.analysis.summary import summarize
     from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.summary_screen import print_summary
 
     summary = summarize(open_trace(args.trace, quiet=args.quiet))
     if args.json:
         print(json.dumps(summary.to_dict(), indent=2))
         return 0
-    _print(summary, quiet=args.quiet)
+    print_summary(summary, hints=not args.quiet)
     return 0
-
-
-def _print(summary: Summary, *, quiet: bool) -> None:
-    from gpumemtrace.cli.console import make_console
-
-    console = make_console()
-    for line in _heading(summary):
-        console.print(line, markup=False)
-    for device in summary.devices:
-        _print_peaks(console, device)
-        _print_steps(console, device)
-        _print_phases(console, device)
-        _print_failures(console, device)
-    if not summary.devices:
-        console.print(
-            "\nno events: this process allocated no CUDA memory. In a run of several processes, "
-            "look at the traces of the others."
-        )
-    if not quiet and summary.path is not None and summary.devices:
-        picture = summary.path.removesuffix(".gmt") + ".png"
-        command = f"gpumemtrace plot {shlex.quote(summary.path)} -o {shlex.quote(picture)}"
-        console.print(f"\nNext: {command}", markup=False)
-
-
-def _heading(summary: Summary) -> list[str]:
-    from gpumemtrace.units import format_duration
-
-    lines = [
-        f"{summary.path}: {summary.steps:,} steps, {format_duration(summary.duration_s)}, "
-        f"{summary.events:,} events"
-    ]
-    if run := describe_run(summary.run_record):
-        lines.append(", ".join(run))
-    if summary.simulated is not None:
-        lines.append(f"Simulated {summary.simulated.gpu}: there was no GPU.")
-        lines += [f"  approximated: {_as_text(a)}" for a in summary.simulated.approximations]
-        if not summary.simulated.approximations:
-            lines.append("  nothing was approximated")
-    if summary.dropped_events:
-        lines.append(
-            f"{summary.dropped_events:,} events were lost: figures are uncertain from each gap to "
-            "the next reading of the allocator's counters"
-        )
-    if not summary.complete:
-        lines.append("The trace ended without clean close: what came last may be missing.")
-    lines += [f"  {line}" for line in explain(summary.check)]
-    return lines
-
-
-def _as_text(approximation: object) -> str:
-    if isinstance(approximation, dict):
-        return ", ".join(f"{key}: {value}" for key, value in approximation.items())
-    return str(approximation)
-
-
-def _print_peaks(console: Console, device: DeviceSummary) -> None:
-    from gpumemtrace.analysis.lines import LINES
-    from gpumemtrace.cli.console import make_table
-    from gpumemtrace.units import format_bytes
-
-    title = f"\ncuda:{device.device}"
-    if device.facts.name:
-        title += f" {device.facts.name}"
-    if device.facts.capacity_bytes:
-        title += f", {format_bytes(device.facts.capacity_bytes)}"
-    table = make_table(console, title, ["", "peak", "reached in"])
-    table.columns[2].justify = "left"
-    for name in LINES:
-        peak = device.peaks.lines[name]
-        label = _MEANING.get(name, name)
-        if peak is None:
-            table.add_row(label, "not known", "", style="dim")
-        else:
-            style = "bold" if name == "allocated" else ""
-            table.add_row(label, format_bytes(peak.size_bytes), _place(peak), style=style)
-    console.print(table)
-
-
-def _place(peak: Peak) -> str:
-    from gpumemtrace.units import format_duration
-
-    phase = f"{peak.phase}, " if peak.phase else ""
-    return f"{phase}step {peak.step}, at {format_duration(peak.time_ns / 1e9)}"
-
-
-def _print_steps(console: Console, device: DeviceSummary) -> None:
-    import numpy as np
-
-    from gpumemtrace.units import format_bytes
-
-    steps = device.peaks.steps
-    if len(steps.number) < 2:
-        return
-    peak, end = steps.peak["allocated"], steps.end["allocated"]
-    at = int(np.argmax(peak))
-    console.print(
-        f"Peak per step: median {format_bytes(float(np.median(peak)))}, "
-        f"highest {format_bytes(int(peak[at]))} in step {steps.number[at]}. "
-        f"In use at its end: {format_bytes(int(end[0]))} after step {steps.number[0]}, "
-        f"{format_bytes(int(end[-2]))} after step {steps.number[-2]}."
-    )
-
-
-def _print_phases(console: Console, device: DeviceSummary) -> None:
-    from gpumemtrace.cli.console import make_table
-    from gpumemtrace.units import format_bytes, format_duration
-
-    uses = [use for use in device.phases.phases if use.time_s or use.count]
-    outside = device.phases.outside
-    if not uses:
-        return
-    columns = ["phase", "times", "in total", "peak allocated", "peak reserved", "kept each"]
-    table = make_table(console, "", columns)
-    highest = max((use.peak["allocated"] or 0) for use in uses)
-    for use in uses:
-        allocated, reserved = use.peak["allocated"], use.peak["reserved"]
-        table.add_row(
-            use.name,
-            f"{use.count:,}",
-            format_duration(use.time_s),
-            "" if allocated is None else format_bytes(allocated),
-            "not known" if reserved is None else format_bytes(reserved),
-            _signed(use.net_allocated_bytes / max(use.count, 1)),
-            style="bold" if allocated == highest else "",
-        )
-    if outside.peak["allocated"] and outside.time_s > 0:
-        reserved = outside.peak["reserved"]
-        table.add_row(
-            "(no phase)",
-            "",
-            format_duration(outside.time_s),
-            format_bytes(outside.peak["allocated"]),
-            "not known" if reserved is None else format_bytes(reserved),
-            _signed(outside.net_allocated_bytes),
-            style="dim",
-        )
-    console.print(table)
-
-
-def _signed(size_bytes: float) -> str:
-    from gpumemtrace.units import format_bytes
-
-    return f"{'+' if size_bytes > 0 else ''}{format_bytes(size_bytes)}"
-
-
-def _print_failures(console: Console, device: DeviceSummary) -> None:
-    from gpumemtrace.units import format_bytes
-
-    for failure in device.out_of_memory[:5]:
-        console.print(
-            f"[bold red]Out of memory[/]: {format_bytes(failure.size_bytes)} could not be served "
-            f"in {_place(failure)}."
-        )
-    if len(device.out_of_memory) > 5:
-        console.print(f"… showing 5 of {len(device.out_of_memory):,} failed allocations.")
-    if device.retries:
-        console.print(
-            f"{device.retries:,} times the allocator had to flush its cache and try again."
-        )

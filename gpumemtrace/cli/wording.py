@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,11 +37,15 @@ def describe_run(record: Mapping[str, Any]) -> list[str]:
     return phrases
 
 
-def explain(result: CheckResult) -> list[str]:
-    """Return what is wrong, a line each; a long list is cut and says so."""
+def explain(result: CheckResult, *, without: Collection[str] = ()) -> list[str]:
+    """Return what is wrong, a line each; a long list is cut and says so.
+
+    ``without``: kinds of diagnostics that the caller says in words of its own.
+    """
     lines = [
         f"at byte {d.offset:,}: {d.message}" if d.offset >= 0 else d.message
         for d in result.diagnostics
+        if d.kind not in without
     ]
     found = len(lines)
     for kind, count in result.counts.items():
