@@ -11,7 +11,7 @@ from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
 from gpumemtrace import _core
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, LineStream
 from gpumemtrace.analysis.peaks import find_peaks
-from gpumemtrace.schema import Kind
+from gpumemtrace.schema import Kind, StatsCause
 from gpumemtrace.trace import Trace
 
 
@@ -161,6 +161,21 @@ def test_expandable_segments_split_to_the_last():
     builder.free(base).alloc(base, size)
     got = [values["allocated"] for _, values, _ in lines_of(builder.trace())]
     assert got == [size, size, 0, size]
+
+
+def test_mapped_segments_tell_that_rounding_is_exact():
+    base = 1 << 40
+    builder = TraceBuilder().alloc(base, 20 * MIB).add(Kind.SEGMENT_MAP, size_bytes=20 * MIB)
+    builder.stats(*[20 * MIB] * 4).free(base).alloc(base, 20 * MIB - 512)
+    assert lines_of(builder.trace())[-1][1]["allocated"] == 20 * MIB - 512
+
+
+def test_counters_read_for_another_reason_say_nothing_of_a_segment():
+    base, size = 1 << 40, 19 * MIB + 512 * 1024
+    builder = TraceBuilder().alloc(base, size).stats(size, *[20 * MIB] * 3).free(base)
+    builder.stats(0, 0, 0, 20 * MIB, flags=StatsCause.RESYNC).alloc(base, size)
+    builder.stats(size, *[20 * MIB] * 3, flags=StatsCause.RESYNC).free(base).alloc(base, size)
+    assert lines_of(builder.trace())[-1][1]["allocated"] == 20 * MIB
 
 
 def test_lines_are_uncertain_from_a_gap_to_the_next_counters():

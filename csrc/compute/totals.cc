@@ -62,6 +62,9 @@ void LineBuilder::feed(const Columns& records, const Lines& out) {
       stats(*state, records, i);
     } else if (state != nullptr && (kind == Kind::kRetry || kind == Kind::kEmptyCache)) {
       state->cache_flushed = true;
+    } else if (state != nullptr && kind == Kind::kSegmentMap) {
+      state->models_blocks = false;  // expandable segments: split to the last 512 bytes
+      state->segments.clear();
     } else if (kind == Kind::kGap) {
       gap(number);
     } else if (kind == Kind::kAlloc) {
@@ -143,7 +146,12 @@ void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
 
 void LineBuilder::stats(Device& state, const Columns& records, std::size_t i) {
   const auto allocated = static_cast<std::int64_t>(records.address[i]);
-  if (state.last_was_alloc && state.models_blocks && !state.uncertain) miss(state, records, i);
+  const auto cause = records.flags[i];
+  // 0: of another recorder, which read them for no other reason.
+  const bool is_miss = cause == 0 || cause == static_cast<std::uint32_t>(StatsCause::kMiss);
+  if (is_miss && state.last_was_alloc && state.models_blocks && !state.uncertain) {
+    miss(state, records, i);
+  }
   if (!state.has_events) state.in_use_before = allocated != 0;
   state.requested = records.size[i];
   state.allocated = allocated;

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpumemtrace.records import MemorySource, empty_records
-from gpumemtrace.schema import Kind, PhaseFlags
+from gpumemtrace.schema import Kind, PhaseFlags, StatsCause
 from gpumemtrace.trace import Trace
 from gpumemtrace.trace_file import Names
 
@@ -53,6 +53,7 @@ def records_of(recorded: Any) -> dict[str, np.ndarray]:
     body["stream"][:] = column["stream"]
     body["extra"][is_stats] = column["addr"][is_stats]
     body["flags"][is_phase] = PhaseFlags.ENTERED
+    body["flags"][is_stats] = StatsCause.MISS
     records["kind"][-1] = Kind.STEP
     records["device"][-1] = -1
     records["thread"][-1] = 1
