@@ -58,6 +58,8 @@ def draw_timeline(timeline: Timeline, *, size_inches: tuple[float, float] | None
         squeeze=False,
         height_ratios=[1.0] * count + [0.13] * has_phases,
     )[:, 0]
+    start, end = timeline.start_ns / 1e9, timeline.end_ns / 1e9
+    axes[0].set_xlim(start, end if end > start else start + 1e-9)
     if not timeline.devices:
         _say(axes[0], "no events: this process allocated no CUDA memory")
     for device, ax in zip(timeline.devices, axes, strict=False):
@@ -65,10 +67,9 @@ def draw_timeline(timeline: Timeline, *, size_inches: tuple[float, float] | None
         ax.set_title(_device_title(device), loc="left", fontsize=9, color=INK)
     if has_phases:
         plot_phases(timeline.phases, ax=axes[-1])
-        if not timeline.devices:
-            axes[0].set_xlim(axes[-1].get_xlim())
     _mark_steps(timeline, axes[0])
     axes[-1].set_xlabel("time (s)")
+    axes[-1].ticklabel_format(axis="x", useOffset=False)
     _add_legends(figure, timeline, list(axes))
     return figure
 
@@ -342,7 +343,8 @@ def _wrapped(parts: Sequence[str], room: int) -> str:
 def _title(timeline: Timeline) -> list[str]:
     name = PurePath(timeline.path).name if timeline.path else "trace"
     duration = format_duration((timeline.end_ns - timeline.start_ns) / 1e9)
-    parts = [name, f"{timeline.completed_steps:,} steps", duration]
+    steps = timeline.completed_steps
+    parts = [name, f"{steps:,} step{'' if steps == 1 else 's'}", duration]
     if timeline.shown_events < timeline.all_events:
         parts.append(f"showing {timeline.shown_events:,} of {timeline.all_events:,} events")
     if timeline.simulated is not None:
@@ -361,6 +363,8 @@ def _device_title(device: DeviceTimeline) -> str:
 
 def _say(ax: Axes, text: str) -> None:
     ax.set_yticks([])
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=QUIET)
 
 
