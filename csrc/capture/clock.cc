@@ -1,6 +1,7 @@
 #include "capture/clock.h"
 
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,6 +53,13 @@ bool counter_is_usable() noexcept { return false; }
 }  // namespace
 
 const bool g_counter_is_usable = counter_is_usable();
+
+std::uint64_t monotonic_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
 
 ClockPair read_clock_pair() noexcept {
   ClockPair best;

@@ -1,8 +1,6 @@
 // Time: raw ticks for whoever records, nanoseconds since the trace began for whoever reads.
 #pragma once
 
-#include <time.h>
-
 #include <cstdint>
 
 #if defined(__x86_64__)
@@ -17,13 +15,8 @@ namespace gpumemtrace::capture {
 // nanoseconds of CLOCK_MONOTONIC then. Set once when the library is loaded.
 extern GPUMEMTRACE_API const bool g_counter_is_usable;
 
-// Nanoseconds of CLOCK_MONOTONIC.
-inline std::uint64_t monotonic_ns() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
+// Nanoseconds of CLOCK_MONOTONIC. Out of line: on the hot path it is the way not taken.
+GPUMEMTRACE_API std::uint64_t monotonic_ns() noexcept;
 
 // The clock of every event. Any thread, a signal handler included; not serialising.
 inline std::uint64_t ticks() noexcept {
@@ -47,7 +40,7 @@ struct ClockPair {
 };
 
 // The tightest of a few tries, since the thread may lose its core between the two readings.
-ClockPair read_clock_pair() noexcept;
+GPUMEMTRACE_API ClockPair read_clock_pair() noexcept;
 
 // Turns ticks into ns since `origin_ns`, following CLOCK_MONOTONIC (which NTP speeds up and slows
 // down) without a jump: each update starts a new straight piece where the last one ended, with the

@@ -6,7 +6,7 @@
 namespace gpumemtrace::capture {
 
 constinit std::atomic<Ring*> g_active_ring{nullptr};
-constinit thread_local std::uint32_t t_thread_index = 0;
+__thread std::uint32_t t_thread_index = 0;
 
 namespace {
 

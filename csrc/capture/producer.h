@@ -36,9 +36,10 @@ inline Ring* active_ring() noexcept { return g_active_ring.load(std::memory_orde
 // names. Takes a lock and makes two syscalls: once a thread, by way of thread_index().
 GPUMEMTRACE_API std::uint32_t register_thread() noexcept;
 
-// 0 = not registered yet. initial-exec: one load instead of a call; 4 bytes of static TLS.
+// 0 = not registered yet. initial-exec: one load instead of a call, for 4 bytes of static TLS;
+// __thread: no initialiser to ask for at each use.
 extern GPUMEMTRACE_API
-    __attribute__((tls_model("initial-exec"))) constinit thread_local std::uint32_t t_thread_index;
+    __attribute__((tls_model("initial-exec"))) __thread std::uint32_t t_thread_index;
 
 inline std::uint32_t thread_index() noexcept {
   const std::uint32_t index = t_thread_index;

@@ -91,17 +91,17 @@ void Ring::abandon(std::uint64_t position) noexcept {
   }
 }
 
-void Ring::count_loss(const Event& event) noexcept {
+void Ring::count_loss(Kind kind, std::uint64_t size, std::int16_t device) noexcept {
   const std::uint64_t now = ticks();
   std::uint64_t unset = 0;
   first_loss_ticks_.compare_exchange_strong(unset, now, std::memory_order_relaxed);
   last_loss_ticks_.store(now, std::memory_order_relaxed);
-  if (event.kind == Kind::kAlloc) {
-    lost_alloc_bytes_.fetch_add(event.size, std::memory_order_relaxed);
-  } else if (event.kind == Kind::kFree) {
+  if (kind == Kind::kAlloc) {
+    lost_alloc_bytes_.fetch_add(size, std::memory_order_relaxed);
+  } else if (kind == Kind::kFree) {
     lost_frees_.fetch_add(1, std::memory_order_relaxed);
   }
-  resync_.fetch_or(device_bit(event.device), std::memory_order_relaxed);
+  resync_.fetch_or(device_bit(device), std::memory_order_relaxed);
   lost_events_.fetch_add(1, std::memory_order_release);
 }
 

@@ -39,6 +39,18 @@ namespace gpumemtrace::capture {
 // Two cache lines: the CPU's neighbour prefetch fetches them in pairs.
 inline constexpr std::size_t kLineBytes = 128;
 
+// A slot's line was last read by the consumer, on another core. Asked for this many pushes ahead it
+// is ours when its turn comes; else the next fetch_add waits for it (36 ns a push instead of 29).
+inline constexpr std::uint64_t kPrefetchAhead = 16;
+
+inline void prefetch_for_write(const void* address) noexcept {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
 struct alignas(64) Slot {
   Event event;
   // position + 1 once the event may be read. release (publish) -> acquire (consume).
@@ -97,7 +109,7 @@ class Ring {
 
   // Takes what has been counted as lost since the last call. Events are never taken without their
   // bytes and frees; those of an event being counted right now may come one call early.
-  Loss take_loss() noexcept;
+  GPUMEMTRACE_API Loss take_loss() noexcept;
 
   // A snapshot; what lies before it is reserved, perhaps not yet published.
   std::uint64_t head() const noexcept { return head_.load(std::memory_order_relaxed); }
@@ -122,7 +134,7 @@ class Ring {
   GPUMEMTRACE_API bool refresh_finds_room() noexcept;
   GPUMEMTRACE_API bool position_is_free(std::uint64_t position) noexcept;
   GPUMEMTRACE_API void abandon(std::uint64_t position) noexcept;
-  GPUMEMTRACE_API void count_loss(const Event& event) noexcept;
+  GPUMEMTRACE_API void count_loss(Kind kind, std::uint64_t size, std::int16_t device) noexcept;
 
   // Read by all, written by nobody.
   alignas(kLineBytes) Slot* slots_ = nullptr;
@@ -160,7 +172,7 @@ inline bool Ring::push(Event& event) noexcept {
   if (static_cast<std::int64_t>(head - seen_tail) >= static_cast<std::int64_t>(limit_))
       [[unlikely]] {
     if (!refresh_finds_room()) {
-      count_loss(event);
+      count_loss(event.kind, event.size, event.device);
       return false;
     }
   }
@@ -172,11 +184,12 @@ inline bool Ring::push(Event& event) noexcept {
       [[unlikely]] {
     if (!position_is_free(position)) {
       abandon(position);
-      count_loss(event);
+      count_loss(event.kind, event.size, event.device);
       return false;
     }
   }
   Slot& slot = slots_[position & mask_];
+  prefetch_for_write(&slots_[(position + kPrefetchAhead) & mask_]);
   slot.event = event;
   slot.published.store(position + 1, std::memory_order_release);
   return true;

@@ -1,0 +1,235 @@
+// What a push costs its thread, beside what reading the clock costs, in one run; and what the whole
+// pipeline (ring, drain, encoder, file) loses at a given rate. Prints one JSON object a line.
+//
+//   ring_push push                              push against rdtsc, one and two producers
+//   ring_push paced                             percentiles of single pushes after cache-disturbing work
+//   ring_push pipeline PATH RATE SECONDS THREADS RING_BYTES
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capture/clock.h"
+#include "capture/producer.h"
+#include "capture/session.h"
+
+namespace {
+
+using namespace gpumemtrace;
+using namespace gpumemtrace::capture;
+
+constexpr std::size_t kRingSlots = std::size_t{1} << 17;  // 8 MiB, the product's default
+
+double g_ns_per_tick = 1.0;
+
+void measure_tick() {
+  const ClockPair begin = read_clock_pair();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const ClockPair end = read_clock_pair();
+  g_ns_per_tick = static_cast<double>(end.ns - begin.ns) / static_cast<double>(end.ticks - begin.ticks);
+}
+
+double percentile(std::vector<double>& values, double share) {
+  const auto at = static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<std::size_t>(at)];
+}
+
+// As the allocator hook fills it: a few fields known, the rest zero.
+[[gnu::noinline]] bool push_alloc(Ring* ring, std::uint64_t address, std::uint64_t size) {
+  Event event{};
+  event.kind = Kind::kAlloc;
+  event.address = address;
+  event.size = size;
+  return push(ring, event);
+}
+
+// Empties the ring every 5 ms, as the drain does, and throws the events away.
+class Consumer {
+ public:
+  explicit Consumer(Ring& ring) : ring_(ring), thread_([this] { run(); }) {}
+  ~Consumer() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    std::vector<Event> batch(1024);
+    while (!stop_) {
+      const std::uint64_t end = ring_.head();
+      while (ring_.pop(batch.data(), batch.size(), end) != 0) {
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  Ring& ring_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+constexpr int kBurst = 512;
+
+template <typename Work>
+double burst_ns(Work&& work) {
+  const std::uint64_t begin = ticks();
+  for (int i = 0; i < kBurst; ++i) work(static_cast<std::uint64_t>(i));
+  return static_cast<double>(ticks() - begin) * g_ns_per_tick / kBurst;
+}
+
+// Bursts with a pause between them, so that the ring never fills.
+std::vector<double> push_bursts(Ring& ring, int bursts) {
+  std::vector<double> costs;
+  for (int burst = 0; burst < bursts; ++burst) {
+    costs.push_back(burst_ns([&](std::uint64_t i) { push_alloc(&ring, i, 512); }));
+    const std::uint64_t until = monotonic_ns() + 100'000;
+    while (monotonic_ns() < until) {
+    }
+  }
+  return costs;
+}
+
+void bench_push() {
+  std::uint64_t sum = 0;
+  std::vector<double> clock;
+  std::vector<double> floor;  // what no such ring can do without: the clock and a fetch_add
+  std::atomic<std::uint64_t> counter{0};
+  std::vector<double> single;
+  std::vector<double> both;
+  Ring ring({.capacity = kRingSlots});
+  const Consumer consumer(ring);
+  for (int round = 0; round < 20; ++round) {  // interleaved: the same weather for all
+    for (int i = 0; i < 100; ++i) clock.push_back(burst_ns([&](std::uint64_t) { sum += ticks(); }));
+    for (int i = 0; i < 100; ++i) {
+      floor.push_back(burst_ns([&](std::uint64_t) { sum += ticks() + counter.fetch_add(1); }));
+    }
+    const auto costs = push_bursts(ring, 200);
+    single.insert(single.end(), costs.begin(), costs.end());
+    std::vector<double> other;
+    std::thread second([&] { other = push_bursts(ring, 200); });
+    const auto mine = push_bursts(ring, 200);
+    second.join();
+    both.insert(both.end(), mine.begin(), mine.end());
+    both.insert(both.end(), other.begin(), other.end());
+  }
+  const double rdtsc = percentile(clock, 0.5);
+  const double push_ns = percentile(single, 0.5);
+  const double two_ns = percentile(both, 0.5);
+  std::printf(
+      "{\"bench\":\"push\",\"rdtsc_ns\":%.2f,\"rdtsc_and_fetch_add_ns\":%.2f,\"push_ns\":%.2f,\"push_p10_ns\":%.2f,"
+      "\"two_producers_ns\":%.2f,\"ratio\":%.3f,\"ratio_two\":%.3f,\"lost\":%llu,\"sink\":%d}\n",
+      rdtsc, percentile(floor, 0.5), push_ns, percentile(single, 0.1), two_ns, push_ns / rdtsc, two_ns / rdtsc,
+      static_cast<unsigned long long>(ring.take_loss().events), static_cast<int>(sum & 1));
+}
+
+// One push at a time, after 1 MB of other memory traffic, timed by itself.
+void bench_paced() {
+  Ring ring({.capacity = kRingSlots});
+  const Consumer consumer(ring);
+  std::vector<char> traffic(std::size_t{1} << 20);
+  std::vector<double> floor;
+  std::vector<double> costs;
+  std::uint64_t sum = 0;
+  for (int i = 0; i < 40'000; ++i) {
+    for (std::size_t at = 0; at < traffic.size(); at += 64) traffic[at] = static_cast<char>(i);
+    sum += static_cast<unsigned char>(traffic[static_cast<std::size_t>(i) % traffic.size()]);
+    const std::uint64_t t0 = ticks();
+    const std::uint64_t t1 = ticks();
+    push_alloc(&ring, static_cast<std::uint64_t>(i), 512);
+    const std::uint64_t t2 = ticks();
+    floor.push_back(static_cast<double>(t1 - t0) * g_ns_per_tick);
+    costs.push_back(static_cast<double>(t2 - t1) * g_ns_per_tick);
+  }
+  std::printf(
+      "{\"bench\":\"paced\",\"p50_ns\":%.1f,\"p99_ns\":%.1f,\"p999_ns\":%.1f,"
+      "\"floor_p50_ns\":%.1f,\"floor_p999_ns\":%.1f,\"sink\":%d}\n",
+      percentile(costs, 0.5), percentile(costs, 0.99), percentile(costs, 0.999),
+      percentile(floor, 0.5), percentile(floor, 0.999), static_cast<int>(sum & 1));
+}
+
+// A training step in small: 200 sizes allocated, used, freed in reverse, the same each time.
+void produce(std::uint64_t lane, double per_second, double seconds, std::atomic<std::uint64_t>& made,
+             std::atomic<std::uint64_t>& refused) {
+  constexpr std::uint64_t kBlocks = 200;
+  constexpr int kSlice = 100;  // events between looks at the clock
+  Ring* ring = active_ring();
+  const std::uint64_t begin = monotonic_ns();
+  std::uint64_t count = 0;
+  std::uint64_t lost = 0;
+  const auto total = static_cast<std::uint64_t>(per_second * seconds);
+  while (count < total) {
+    for (int i = 0; i < kSlice; ++i, ++count) {
+      const std::uint64_t at = count % (2 * kBlocks);
+      const std::uint64_t block = at < kBlocks ? at : 2 * kBlocks - 1 - at;
+      Event event{};
+      event.kind = at < kBlocks ? Kind::kAlloc : Kind::kFree;
+      event.address = 0x7F00'0000'0000 + (lane << 36) + block * 0x20'0000;
+      event.size = at < kBlocks ? 512 + block * 4096 : 0;
+      lost += push(ring, event) ? 0 : 1;
+    }
+    const auto due = static_cast<std::uint64_t>(static_cast<double>(count) / per_second * 1e9);
+    while (monotonic_ns() - begin < due) {
+    }
+  }
+  made += count;
+  refused += lost;
+}
+
+void bench_pipeline(const std::string& path, double per_second, double seconds, unsigned threads,
+                    std::uint64_t ring_bytes) {
+  SessionOptions options;
+  options.path = path;
+  options.overwrite = true;
+  options.ring_bytes = ring_bytes;
+  start_session(options);
+  std::atomic<std::uint64_t> made{0};
+  std::atomic<std::uint64_t> refused{0};
+  const std::uint64_t begin = monotonic_ns();
+  std::vector<std::thread> producers;
+  for (unsigned lane = 0; lane < threads; ++lane) {
+    producers.emplace_back(
+        [&, lane] { produce(lane, per_second / threads, seconds, made, refused); });
+  }
+  for (auto& producer : producers) producer.join();
+  const double took = static_cast<double>(monotonic_ns() - begin) / 1e9;
+  const SessionStats stats = stop_session("{}");
+  const auto count = static_cast<double>(made.load());
+  std::printf(
+      "{\"bench\":\"pipeline\",\"wanted_per_s\":%.0f,\"reached_per_s\":%.0f,\"seconds\":%.2f,"
+      "\"threads\":%u,\"ring_events\":%llu,\"events\":%.0f,\"dropped\":%llu,\"refused\":%llu,"
+      "\"high_water\":%llu,\"drain_cpu_share\":%.4f,\"drain_ns_per_event\":%.2f,"
+      "\"bytes_per_event\":%.3f}\n",
+      per_second, count / took, took, threads, static_cast<unsigned long long>(stats.ring_capacity),
+      count, static_cast<unsigned long long>(stats.dropped),
+      static_cast<unsigned long long>(refused.load()),
+      static_cast<unsigned long long>(stats.ring_high_water),
+      static_cast<double>(stats.drain_cpu_ns) / 1e9 / took,
+      static_cast<double>(stats.drain_cpu_ns) / count,
+      static_cast<double>(stats.bytes_written) / count);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  measure_tick();
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "push") {
+    bench_push();
+  } else if (what == "paced") {
+    bench_paced();
+  } else if (what == "pipeline" && argc == 7) {
+    bench_pipeline(argv[2], std::atof(argv[3]), std::atof(argv[4]),
+                   static_cast<unsigned>(std::atoi(argv[5])),
+                   std::strtoull(argv[6], nullptr, 10));
+  } else {
+    std::fprintf(stderr, "usage: ring_push push | paced | pipeline PATH RATE SECONDS THREADS BYTES\n");
+    return 2;
+  }
+  return 0;
+}
