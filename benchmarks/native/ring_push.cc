@@ -32,7 +32,8 @@ void measure_tick() {
   const ClockPair begin = read_clock_pair();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const ClockPair end = read_clock_pair();
-  g_ns_per_tick = static_cast<double>(end.ns - begin.ns) / static_cast<double>(end.ticks - begin.ticks);
+  g_ns_per_tick =
+      static_cast<double>(end.ns - begin.ns) / static_cast<double>(end.ticks - begin.ticks);
 }
 
 double percentile(std::vector<double>& values, double share) {
@@ -122,10 +123,12 @@ void bench_push() {
   const double push_ns = percentile(single, 0.5);
   const double two_ns = percentile(both, 0.5);
   std::printf(
-      "{\"bench\":\"push\",\"rdtsc_ns\":%.2f,\"rdtsc_and_fetch_add_ns\":%.2f,\"push_ns\":%.2f,\"push_p10_ns\":%.2f,"
+      "{\"bench\":\"push\",\"rdtsc_ns\":%.2f,\"rdtsc_and_fetch_add_ns\":%.2f,\"push_ns\":%.2f,"
+      "\"push_p10_ns\":%.2f,"
       "\"two_producers_ns\":%.2f,\"ratio\":%.3f,\"ratio_two\":%.3f,\"lost\":%llu,\"sink\":%d}\n",
-      rdtsc, percentile(floor, 0.5), push_ns, percentile(single, 0.1), two_ns, push_ns / rdtsc, two_ns / rdtsc,
-      static_cast<unsigned long long>(ring.take_loss().events), static_cast<int>(sum & 1));
+      rdtsc, percentile(floor, 0.5), push_ns, percentile(single, 0.1), two_ns, push_ns / rdtsc,
+      two_ns / rdtsc, static_cast<unsigned long long>(ring.take_loss().events),
+      static_cast<int>(sum & 1));
 }
 
 // One push at a time, after 1 MB of other memory traffic, timed by itself.
@@ -154,8 +157,8 @@ void bench_paced() {
 }
 
 // A training step in small: 200 sizes allocated, used, freed in reverse, the same each time.
-void produce(std::uint64_t lane, double per_second, double seconds, std::atomic<std::uint64_t>& made,
-             std::atomic<std::uint64_t>& refused) {
+void produce(std::uint64_t lane, double per_second, double seconds,
+             std::atomic<std::uint64_t>& made, std::atomic<std::uint64_t>& refused) {
   constexpr std::uint64_t kBlocks = 200;
   constexpr int kSlice = 100;  // events between looks at the clock
   Ring* ring = active_ring();
@@ -225,10 +228,10 @@ int main(int argc, char** argv) {
     bench_paced();
   } else if (what == "pipeline" && argc == 7) {
     bench_pipeline(argv[2], std::atof(argv[3]), std::atof(argv[4]),
-                   static_cast<unsigned>(std::atoi(argv[5])),
-                   std::strtoull(argv[6], nullptr, 10));
+                   static_cast<unsigned>(std::atoi(argv[5])), std::strtoull(argv[6], nullptr, 10));
   } else {
-    std::fprintf(stderr, "usage: ring_push push | paced | pipeline PATH RATE SECONDS THREADS BYTES\n");
+    std::fprintf(stderr,
+                 "usage: ring_push push | paced | pipeline PATH RATE SECONDS THREADS BYTES\n");
     return 2;
   }
   return 0;

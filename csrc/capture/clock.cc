@@ -74,9 +74,7 @@ ClockPair read_clock_pair() noexcept {
 }
 
 Calibration::Calibration(const ClockPair& begin) noexcept
-    : origin_ns_(begin.ns), anchor_ticks_(begin.ticks), last_(begin), next_update_ns_(0) {
-  measured_ = !g_counter_is_usable;  // then the rate is 1 by definition
-}
+    : origin_ns_(begin.ns), anchor_ticks_(begin.ticks), last_(begin), next_update_ns_(0) {}
 
 void Calibration::schedule(std::uint64_t now_ns) noexcept {
   next_update_ns_ = now_ns + interval_ns_;

@@ -47,7 +47,7 @@ GPUMEMTRACE_API ClockPair read_clock_pair() noexcept;
 // slope that meets the true time one interval later. Owned by one thread.
 class Calibration {
  public:
-  // Usable at once only when ticks are ns; else after the first update(), which must follow.
+  // to_ns() means something from the first update() on: it takes two readings to know the rate.
   explicit Calibration(const ClockPair& begin) noexcept;
 
   // Takes a new reading into account. Cheap; call it at least every few seconds.

@@ -66,10 +66,6 @@ JsonObject& JsonObject::add(std::string_view key, std::uint64_t number) {
   return add_raw(key, std::to_string(number));
 }
 
-JsonObject& JsonObject::add(std::string_view key, bool value) {
-  return add_raw(key, value ? "true" : "false");
-}
-
 JsonObject& JsonObject::add_raw(std::string_view key, std::string_view json) {
   begin(key);
   body_ += json;

@@ -16,7 +16,6 @@ class JsonObject {
  public:
   JsonObject& add(std::string_view key, std::string_view text);
   JsonObject& add(std::string_view key, std::uint64_t number);
-  JsonObject& add(std::string_view key, bool value);
   JsonObject& add_raw(std::string_view key, std::string_view json);
   std::string text() const { return body_.empty() ? "{}" : body_ + '}'; }
 

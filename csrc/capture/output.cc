@@ -23,10 +23,13 @@ TraceOutput::~TraceOutput() {
 }
 
 void TraceOutput::open() {
-  writer_ = std::make_unique<Writer>(
+  auto writer = std::make_unique<Writer>(
       options_.make_sink(), WriterOptions{.time_resolution_ns = options_.time_resolution_ns});
+  if (writer->error_number() != 0) {  // not even the preamble fitted
+    throw std::system_error(writer->error_number(), std::generic_category());
+  }
+  writer_ = std::move(writer);
   witness_ = ::open(options_.path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW);
-  check(writer_->error_number() == 0);
   for (const std::string& json : early_metadata_) write_metadata(json);
   early_metadata_.clear();
 }

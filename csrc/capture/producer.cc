@@ -1,5 +1,7 @@
 #include "capture/producer.h"
 
+#include <new>
+
 #include "capture/producer_state.h"
 #include "capture/threads.h"
 
@@ -13,8 +15,13 @@ namespace {
 constinit std::atomic<bool> g_ever_recorded{false};
 constinit std::atomic<std::uint64_t> g_skipped{0};
 constinit std::atomic<MetadataSource> g_metadata_source{nullptr};
-// release (set_device_probe) -> acquire (device_probe). Copies are leaked: one or two a process.
-constinit std::atomic<const DeviceProbe*> g_device_probe{nullptr};
+// Copies are kept for ever, since the drain may be reading one: there are one or two a process.
+struct KeptProbe {
+  DeviceProbe probe;
+  const KeptProbe* before;
+};
+// release (set_device_probe) -> acquire (device_probe).
+constinit std::atomic<const KeptProbe*> g_device_probe{nullptr};
 
 }  // namespace
 
@@ -30,7 +37,9 @@ void count_skipped() noexcept {
 }
 
 void set_device_probe(const DeviceProbe& probe) noexcept {
-  g_device_probe.store(new (std::nothrow) DeviceProbe(probe), std::memory_order_release);
+  auto* kept = new (std::nothrow) KeptProbe{probe, nullptr};
+  if (kept == nullptr) return;
+  kept->before = g_device_probe.exchange(kept, std::memory_order_acq_rel);
 }
 
 void set_metadata_source(MetadataSource source) noexcept {
@@ -58,7 +67,8 @@ void add_skipped(std::uint64_t count) noexcept {
 }
 
 const DeviceProbe* device_probe() noexcept {
-  return g_device_probe.load(std::memory_order_acquire);
+  const KeptProbe* kept = g_device_probe.load(std::memory_order_acquire);
+  return kept != nullptr ? &kept->probe : nullptr;
 }
 
 MetadataSource metadata_source() noexcept {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 // Threads that may stand between check and reservation at one time before positions are abandoned.
-constexpr std::size_t kUsualMargin = 1024;
+constexpr std::int64_t kUsualMargin = 1024;
 
 void pause_cpu() noexcept {
 #if defined(__x86_64__)
@@ -53,9 +53,9 @@ Ring::Ring(const RingOptions& options)
       head_(options.start_position),
       seen_tail_(options.start_position),
       tail_(options.start_position) {
-  const std::size_t margin =
-      options.margin != 0 ? options.margin : std::min(kUsualMargin, options.capacity / 4);
-  limit_ = options.capacity - std::min(margin, options.capacity - 1);
+  const auto capacity = static_cast<std::int64_t>(options.capacity);
+  const std::int64_t margin = options.margin.value_or(std::min(kUsualMargin, capacity / 4));
+  limit_ = static_cast<std::uint64_t>(std::max(capacity - margin, std::int64_t{1}));
   slots_ = static_cast<Slot*>(map_slots(options.capacity * sizeof(Slot), mapped_bytes_));
   // Each slot as its previous lap would have left it; this also touches every page.
   for (std::size_t i = 0; i < options.capacity; ++i) {
@@ -84,8 +84,7 @@ void Ring::abandon(std::uint64_t position) noexcept {
   std::uint64_t empty = 0;
   // Taken only if kAbandonedSlots more threads than the margin stand in push at one time: then,
   // and only then, a producer waits for the consumer.
-  while (!entry.compare_exchange_weak(empty, abandoned_key(position), std::memory_order_acq_rel,
-                                      std::memory_order_relaxed)) {
+  while (!entry.compare_exchange_weak(empty, abandoned_key(position), std::memory_order_relaxed)) {
     empty = 0;
     pause_cpu();
   }

@@ -29,6 +29,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "capture/clock.h"
 #include "trace/event.h"
@@ -60,8 +61,10 @@ static_assert(sizeof(Slot) == 64);
 
 struct RingOptions {
   std::size_t capacity = std::size_t{1} << 17;  // slots; a power of two >= 2
-  std::size_t margin = 0;                       // slots; 0 = chosen by capacity
-  std::uint64_t start_position = 0;             // tests start just before the counter wraps
+  // Slots kept free; none = chosen by capacity. Below zero so many pushes go on past a full ring, as
+  // they would if so many threads had raced (tests).
+  std::optional<std::int64_t> margin = std::nullopt;
+  std::uint64_t start_position = 0;  // tests start just before the counter wraps
 };
 
 // What was lost between two readable events.
@@ -160,8 +163,8 @@ class Ring {
   std::atomic<std::uint64_t> first_loss_ticks_{0};
   std::atomic<std::uint64_t> last_loss_ticks_{0};
 
-  // Positions to step over; entry p % size holds abandoned_key(p), 0 = empty.
-  // release (abandon) -> acquire (pop), and back: release (pop) -> acquire (abandon).
+  // Positions to step over; entry p % size holds abandoned_key(p), 0 = empty. relaxed: an entry says
+  // nothing of any other memory.
   alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kAbandonedSlots> abandoned_{};
 };
 
@@ -205,8 +208,8 @@ inline std::size_t Ring::pop(Event* out, std::size_t limit, std::uint64_t end) n
       out[count++] = slot.event;
     } else {
       auto& entry = abandoned_[position % kAbandonedSlots];
-      if (entry.load(std::memory_order_acquire) != abandoned_key(position)) break;
-      entry.store(0, std::memory_order_release);
+      if (entry.load(std::memory_order_relaxed) != abandoned_key(position)) break;
+      entry.store(0, std::memory_order_relaxed);
     }
     ++position;
   }

@@ -110,7 +110,7 @@ std::uint64_t wall_ns() noexcept {
 std::string clock_json(const SessionStats& stats) {
   return JsonObject()
       .add_raw("clock", JsonObject()
-                            .add("source", g_counter_is_usable ? "cpu counter" : "CLOCK_MONOTONIC")
+                            .add("source", g_counter_is_usable ? "cpu_counter" : "monotonic")
                             .add("begin_monotonic_ns", stats.begin_monotonic_ns)
                             .add("begin_wall_ns", stats.begin_wall_ns)
                             .text())

@@ -101,15 +101,36 @@ TEST_CASE("a full ring drops the newest and counts what they were") {
   CHECK(push_one(ring, alloc_of(8)));
 }
 
+TEST_CASE("a position a whole lap ahead is abandoned: counted, stepped over, nothing overwritten") {
+  Ring ring({.capacity = 8, .margin = -20, .start_position = kNearWrap});
+  std::uint64_t next = 0;
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t first = next;
+    for (int i = 0; i < 8; ++i) REQUIRE(push_one(ring, alloc_of(next++)));
+    for (int i = 0; i < 20; ++i)
+      CHECK_FALSE(push_one(ring, alloc_of(999, 10)));  // reserved in vain
+    CHECK(ring.unread() == 28);
+    CHECK_FALSE(push_one(ring, alloc_of(999, 10)));  // and here the check itself says no
+    CHECK(ring.unread() == 28);
+    const Loss loss = ring.take_loss();
+    CHECK(loss.events == 21);
+    CHECK(loss.alloc_bytes == 210);
+    std::vector<Event> kept(64);
+    REQUIRE(ring.pop(kept.data(), 64, ring.head()) == 8);
+    for (std::uint64_t i = 0; i < 8; ++i) CHECK(kept[i].address == first + i);
+    CHECK(ring.unread() == 0);
+  }
+}
+
 TEST_CASE("nothing is lost, doubled, reordered or overwritten, whoever races") {
   // More producers than the margin and than the ring has slots; the consumer is slow on purpose.
   struct Setup {
     std::size_t capacity;
-    std::size_t margin;
+    std::int64_t margin;
     int producers;
   };
-  for (const Setup setup :
-       {Setup{8, 2, 4}, Setup{8, 1, 16}, Setup{2, 1, 8}, Setup{64, 8, 4}, Setup{16, 15, 4}}) {
+  for (const Setup setup : {Setup{8, 2, 4}, Setup{8, 1, 16}, Setup{2, 1, 8}, Setup{64, 8, 4},
+                            Setup{16, 15, 4}, Setup{8, -8, 4}, Setup{8, -100, 8}}) {
     CAPTURE(setup.capacity);
     CAPTURE(setup.producers);
     constexpr std::uint64_t kEach = 20'000;
