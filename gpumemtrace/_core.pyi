@@ -1,9 +1,41 @@
 """Native core: one section per csrc/python/bind_*.cc."""
 
+import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+# --- bind_capture.cc: use gpumemtrace.capture, which has the checks and messages
+
+def session_start(
+    path: str | bytes | os.PathLike[str],
+    *,
+    metadata_json: str,
+    overwrite: bool = False,
+    lazy: bool = False,
+    ring_bytes: int = 8388608,
+    drain_interval_ms: int = 5,
+    flush_interval_ms: int = 100,
+    time_resolution_ns: int = 100,
+    device_sample_interval_ms: int = 50,
+) -> None:
+    """Begin to record. OSError: the file can't be made. RuntimeError: already recording."""
+
+def session_stop(footer_json: str) -> dict[str, Any]:
+    """Drain, close the file, return the final figures; without a session only those."""
+
+def session_stats() -> dict[str, Any]: ...
+def session_active() -> bool: ...
+def add_metadata(json: str) -> None: ...
+def define_phase(parent_id: int, name: str) -> int: ...
+def define_string(text: str) -> int: ...
+
+# Each returns whether the event was taken: False without a session or when the ring is full.
+def push_phase(path_id: int, flags: int) -> bool: ...
+def push_step(number: int) -> bool: ...
+def push_mark(string_id: int) -> bool: ...
+def push_tag(address: int, size_bytes: int, category: int, string_id: int, device: int) -> bool: ...
 
 # --- bind_trace.cc: use gpumemtrace.trace_file, which has the checks, defaults and error texts
 
