@@ -9,6 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpumemtrace.capture.marks import mark as mark
+    from gpumemtrace.capture.marks import phase as phase
+    from gpumemtrace.capture.marks import step as step
+    from gpumemtrace.capture.marks import tag as tag
+    from gpumemtrace.capture.marks import wrap as wrap
+    from gpumemtrace.capture.memory_now import now as now
+    from gpumemtrace.capture.watch import watch as watch
     from gpumemtrace.errors import GpuMemTraceError as GpuMemTraceError
     from gpumemtrace.trace import Trace as Trace
     from gpumemtrace.trace import open as open
@@ -19,7 +26,14 @@ __version__ = "0.1.0"
 _MODULES = {
     "GpuMemTraceError": "errors",
     "Trace": "trace",
+    "mark": "capture.marks",
+    "now": "capture.memory_now",
     "open": "trace",
+    "phase": "capture.marks",
+    "step": "capture.marks",
+    "tag": "capture.marks",
+    "watch": "capture.watch",
+    "wrap": "capture.marks",
 }
 
 __all__ = ["__version__", *_MODULES]

@@ -12,7 +12,7 @@ namespace gpumemtrace::capture {
 namespace {
 
 constexpr std::array<std::string_view, kWorkCount> kWorkNames = {
-    "data", "forward", "eval", "backward", "optimizer", "zero_grad"};
+    "data", "forward", "eval", "backward", "optimizer", "zero_grad", "optimizer"};
 
 constexpr std::size_t kMostCachedNames = 4096;
 
@@ -23,10 +23,25 @@ constinit std::atomic<PhaseMode> g_mode{PhaseMode::kNone};
 std::string_view name_of(Work work) { return kWorkNames[static_cast<std::size_t>(work)]; }
 
 bool is_forward(Work work) { return work == Work::kForward || work == Work::kEval; }
+bool is_optimizer(Work work) {
+  return work == Work::kOptimizer || work == Work::kOptimizerWithClosure;
+}
+
+bool ends(Work told, Work going) {
+  return told == going || (is_forward(told) && is_forward(going)) ||
+         (is_optimizer(told) && is_optimizer(going));
+}
+
+// Whether `inner` can't happen within `outer`, which must be over then.
+bool is_over(Work outer, Work inner) {
+  if (is_forward(outer)) return inner == Work::kData;
+  if (outer == Work::kOptimizer) return inner != Work::kZeroGrad && !is_optimizer(inner);
+  return false;
+}
 
 // Whether `inner` is told apart from `outer`, within which it happens.
 bool stands_out(Work inner, Work outer) {
-  if (outer == Work::kOptimizer) return inner != Work::kOptimizer && inner != Work::kData;  // LBFGS
+  if (is_optimizer(outer)) return !is_optimizer(inner) && inner != Work::kData;  // LBFGS
   if (is_forward(outer)) return !is_forward(inner);  // a module that trains in its forward
   return false;
 }
@@ -100,13 +115,8 @@ void PhaseStack::close(std::uint64_t owner) {
 
 bool PhaseStack::begin(Work work) {
   if (!records_phases()) return false;
-  if (!going_.empty()) {
-    if (work == Work::kData && is_forward(going_.back().work)) {
-      going_.clear();  // nobody loads data within a forward: its end was never told
-    } else if (!stands_out(work, going_.back().work)) {
-      return false;
-    }
-  }
+  while (!going_.empty() && is_over(going_.back().work, work)) going_.pop_back();
+  if (!going_.empty() && !stands_out(work, going_.back().work)) return false;
   worked_ = true;
   const Level& top = levels_.back();
   going_.push_back({work, levels_.size() - 1, top.automatic, top.filler});
@@ -116,7 +126,7 @@ bool PhaseStack::begin(Work work) {
 
 void PhaseStack::end(Work work) {
   const auto last = std::find_if(going_.rbegin(), going_.rend(),
-                                 [work](const Going& going) { return going.work == work; });
+                                 [work](const Going& going) { return ends(work, going.work); });
   if (last == going_.rend()) return;
   const Going done = *last;
   going_.erase(last.base() - 1, going_.end());
@@ -128,7 +138,7 @@ void PhaseStack::end(Work work) {
     const bool same_level = around.level == done.level;
     set_automatic(same_level ? child(levels_.back().inside, name_of(around.work)) : 0, false,
                   false);
-  } else if (work == Work::kOptimizer) {
+  } else if (is_optimizer(work)) {
     set_automatic(child(levels_.back().inside, name_of(Work::kData)), true, true);
   }
 }

@@ -33,8 +33,16 @@
 namespace gpumemtrace::capture {
 
 // What the automatic phases are made of; the names are in phase_stack.cc.
-enum class Work : std::uint8_t { kData, kForward, kEval, kBackward, kOptimizer, kZeroGrad };
-inline constexpr std::size_t kWorkCount = 6;
+enum class Work : std::uint8_t {
+  kData,
+  kForward,
+  kEval,
+  kBackward,
+  kOptimizer,
+  kZeroGrad,
+  kOptimizerWithClosure,  // which may do all of the others; shown as kOptimizer
+};
+inline constexpr std::size_t kWorkCount = 7;
 
 enum class PhaseMode : std::uint8_t {
   kNone,    // nothing is recorded, not even what the user opens
@@ -59,12 +67,14 @@ class PhaseStack {
   GPUMEMTRACE_API void close(std::uint64_t owner);
 
   // Automatic work begins. False: it is part of what is going on (a module within a forward, the
-  // recomputation within a backward); then there is no end() to call.
+  // recomputation within a backward); then there is no end() to call. Work within which this can't
+  // happen is over: it threw, and nobody told.
   GPUMEMTRACE_API bool begin(Work work);
 
-  // It returned or threw. zero_grad: what was before goes on. optimizer: the step is over, `data`.
-  // The others last until something else begins, unless they happened within other work (the
-  // backward in an optimizer's closure), which then goes on.
+  // It returned or threw (kForward ends kEval too, and so for the two kinds of kOptimizer).
+  // zero_grad: what was before goes on. optimizer: the step is over, `data`. The others last until
+  // something else begins, unless they happened within other work (the backward in an optimizer's
+  // closure), which then goes on.
   GPUMEMTRACE_API void end(Work work);
 
   // 0 = none.

@@ -115,7 +115,11 @@ bool push_phase(std::uint32_t path_id, std::uint32_t flags) {
   return push(event);
 }
 
-bool push_step(std::uint64_t number) { return push(device_less(Kind::kStep, number)); }
+bool push_step(std::uint64_t number, std::uint32_t flags) {
+  Event event = device_less(Kind::kStep, number);
+  event.flags = flags;
+  return push(event);
+}
 
 bool push_mark(std::uint32_t string_id) { return push(device_less(Kind::kMark, string_id)); }
 
@@ -155,7 +159,7 @@ void register_capture(py::module_& module) {
       py::arg("text"));
   // Each returns whether the event was taken: False without a session or when the ring is full.
   module.def("push_phase", &push_phase, py::arg("path_id"), py::arg("flags"));
-  module.def("push_step", &push_step, py::arg("number"));
+  module.def("push_step", &push_step, py::arg("number"), py::arg("flags") = 0);
   module.def("push_mark", &push_mark, py::arg("string_id"));
   module.def("push_tag", &push_tag, py::arg("address"), py::arg("size_bytes"), py::arg("category"),
              py::arg("string_id"), py::arg("device"));

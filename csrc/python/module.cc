@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "Native core of gpumemtrace: trace files, the capture session, compute loops.";
   gpumemtrace::python::register_capture(module);
   gpumemtrace::python::register_compute(module);
+  gpumemtrace::python::register_forward_watch(module);
   gpumemtrace::python::register_phases(module);
   gpumemtrace::python::register_trace(module);
 }

@@ -91,7 +91,7 @@ TEST_CASE("work within work belongs to it") {
 TEST_CASE("an optimizer's closure shows its phases, then the optimizer goes on") {
   Recording recording;
   PhaseStack& stack = recording.stack();
-  CHECK(stack.begin(Work::kOptimizer));
+  CHECK(stack.begin(Work::kOptimizerWithClosure));
   for (int call = 0; call < 2; ++call) {
     recording.work(Work::kZeroGrad);
     CHECK(recording.path() == "optimizer");
@@ -108,6 +108,17 @@ TEST_CASE("an optimizer's closure shows its phases, then the optimizer goes on")
   stack.close(1);
   stack.end(Work::kOptimizer);
   CHECK(recording.path() == "data");
+}
+
+TEST_CASE("a step that threw is over when the next forward begins") {
+  Recording recording;
+  PhaseStack& stack = recording.stack();
+  CHECK(stack.begin(Work::kOptimizer));
+  CHECK_FALSE(stack.begin(Work::kOptimizer));  // or does it wrap another optimizer?
+  CHECK(stack.begin(Work::kForward));
+  stack.end(Work::kForward);
+  CHECK(recording.path() == "forward");
+  CHECK(stack.begin(Work::kOptimizer));
 }
 
 TEST_CASE("a module that trains within its forward") {
@@ -128,6 +139,13 @@ TEST_CASE("a forward whose end was never told is over when data is loaded") {
   recording.work(Work::kData);
   recording.work(Work::kForward);
   CHECK(recording.path() == "forward");
+}
+
+TEST_CASE("who tells of a forward's end need not know whether it was an eval") {
+  Recording recording;
+  CHECK(recording.stack().begin(Work::kEval));
+  recording.stack().end(Work::kForward);
+  CHECK(recording.stack().begin(Work::kForward));
 }
 
 TEST_CASE("the ends of work that is not going on are ignored") {

@@ -1,0 +1,106 @@
+"""What a recording can be told, by ``install()``, ``gpumemtrace run`` and the environment.
+
+The environment is how the launcher speaks to the processes that the script starts:
+
+=====================================  ==========================================================
+``GPUMEMTRACE``                        ``1`` = record this process and its children; ``0`` or
+                                       unset = don't
+``GPUMEMTRACE_OUTPUT``                 file, folder or pattern (see `output_path`)
+``GPUMEMTRACE_FORCE``                  ``1`` = overwrite
+``GPUMEMTRACE_QUIET``                  ``1`` = say nothing at the end
+``GPUMEMTRACE_PHASES``                 ``auto``, ``manual`` or ``none``
+``GPUMEMTRACE_TIME_RESOLUTION_NS``     see ``install``
+``GPUMEMTRACE_RING_BYTES``             see ``install``
+``GPUMEMTRACE_DEVICE_SAMPLE_INTERVAL_MS``  see ``install``
+``GPUMEMTRACE_PARENT``                 set by us: the process that the output's plain name is for
+=====================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+__all__ = ["RecordingOptions", "is_switched_on"]
+
+_PREFIX = "GPUMEMTRACE_"
+_ON_FULL = ("drop",)
+_PHASES = ("auto", "manual", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions:
+    """Checked options of one recording. Wrong values raise ``ValueError`` or ``TypeError``."""
+
+    output: str | None = None
+    phases: str | None = "auto"
+    on_full: str = "drop"
+    force: bool = False
+    quiet: bool = False
+    time_resolution_ns: int = 100
+    ring_bytes: int = 8 << 20
+    device_sample_interval_ms: int = 50
+
+    def __post_init__(self) -> None:
+        if self.phases not in _PHASES:
+            raise ValueError(f'phases is "auto", "manual" or None, not {self.phases!r}')
+        if self.on_full not in _ON_FULL:
+            raise ValueError(
+                f'on_full={self.on_full!r} does not exist; there is "drop": when the ring is full '
+                "the newest events are dropped, counted, and told of in the file"
+            )
+        _check_integer("time_resolution_ns", self.time_resolution_ns, 1, 1_000_000_000)
+        _check_integer("ring_bytes", self.ring_bytes, 4096, 16 << 30)
+        _check_integer("device_sample_interval_ms", self.device_sample_interval_ms, 0, 3_600_000)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> RecordingOptions:
+        """Read the variables above; the message of a ``ValueError`` names the variable."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            text = environment.get(_PREFIX + field.name.upper())
+            if not text:
+                continue
+            try:
+                values[field.name] = _parse(field.name, text)
+                cls(**values)
+            except ValueError as error:
+                raise ValueError(f"{_PREFIX}{field.name.upper()}={text}: {error}") from None
+        return cls(**values)
+
+    def to_environment(self, environment: MutableMapping[str, str] = os.environ) -> None:
+        """Set the variables so that processes started from here record in the same way."""
+        environment["GPUMEMTRACE"] = "1"
+        for field in fields(self):
+            name = _PREFIX + field.name.upper()
+            value = getattr(self, field.name)
+            if value == field.default:
+                environment.pop(name, None)
+            elif isinstance(value, bool):
+                environment[name] = "1" if value else "0"
+            else:
+                environment[name] = "none" if value is None else str(value)
+
+
+def is_switched_on(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether ``GPUMEMTRACE`` asks to record this process."""
+    return environment.get("GPUMEMTRACE", "0").lower() not in ("", "0", "false", "no", "off")
+
+
+def _parse(name: str, text: str) -> object:
+    if name == "phases":
+        return None if text.lower() == "none" else text.lower()
+    if name in ("output", "on_full"):
+        return text
+    if name in ("force", "quiet"):
+        return text.lower() not in ("0", "false", "no", "off")
+    return int(text)
+
+
+def _check_integer(name: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is a whole number, not {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} is between {least} and {most}, not {value}")

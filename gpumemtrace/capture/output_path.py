@@ -1,0 +1,98 @@
+"""Where a trace goes: nothing is overwritten, and no two processes write the same file."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+from gpumemtrace.capture.options import RecordingOptions
+from gpumemtrace.capture.rank import local_rank, rank
+from gpumemtrace.errors import InstallError
+
+__all__ = ["choose_path", "script_name"]
+
+SUFFIX = ".gmt"
+
+
+def choose_path(options: RecordingOptions, *, may_raise: bool = True) -> Path:
+    """Return the absolute path of this process's trace.
+
+    ``options.output`` may be
+
+    - None: ``gpumemtrace-<script>.<rank>.<pid>.gmt`` in the working directory;
+    - a folder (it exists, or ends in ``/``): the same name in there;
+    - a pattern with ``{script} {rank} {local_rank} {host} {pid}`` in it;
+    - a plain file name: the process that was asked writes it, each of its child processes adds
+      ``.<rank>.<pid>`` before the suffix.
+
+    A file that is there already is left alone unless ``options.force``: a name that we made up
+    gets a number, a name that the user typed raises `InstallError` (with ``may_raise=False`` it
+    gets a number too: a training that only inherited the name must not fail for it).
+    """
+    output = options.output
+    made_up = True
+    if output is None:
+        path = Path(_default_name())
+    elif output.endswith(os.sep) or Path(output).is_dir():
+        path = Path(output, _default_name())
+    elif (filled := _fill(output)) != output:
+        path = Path(filled)
+    else:
+        path = Path(output)
+        made_up = _is_child()
+        if made_up:
+            path = path.with_name(f"{path.stem}.{rank()}.{os.getpid()}{path.suffix or SUFFIX}")
+    path = path.absolute()
+    if may_raise and not path.parent.is_dir():
+        raise InstallError(f"{path.parent} is not a folder: make it, or choose another path")
+    if not os.path.lexists(path) or (options.force and not path.is_dir()):
+        return path
+    if not made_up and may_raise:
+        what = "is a folder" if path.is_dir() else "is there already"
+        raise InstallError(f"{path} {what}: choose another path, or overwrite with force (-f)")
+    return _numbered(path)
+
+
+def script_name() -> str:
+    """Return a short name for the running program, safe in a file name."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    argv0 = sys.argv[0] if getattr(sys, "argv", None) else ""
+    if spec is not None and spec.name:  # python -m package.module
+        name = spec.name.removesuffix(".__main__")
+    elif argv0 == "-c":
+        name = "command"
+    elif argv0 in ("", "-"):
+        name = "interactive"
+    else:
+        name = Path(argv0).stem
+    return re.sub(r"[^\w.+-]+", "_", name)[:80] or "python"
+
+
+def _default_name() -> str:
+    return f"gpumemtrace-{script_name()}.{rank()}.{os.getpid()}{SUFFIX}"
+
+
+def _fill(pattern: str) -> str:
+    values = {
+        "script": script_name(),
+        "rank": rank(),
+        "local_rank": local_rank(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
+    return re.sub(r"\{(\w+)\}", lambda m: str(values.get(m[1], m[0])), pattern)
+
+
+def _is_child() -> bool:
+    return os.environ.get("GPUMEMTRACE_PARENT", str(os.getpid())) != str(os.getpid())
+
+
+def _numbered(path: Path) -> Path:
+    number = 1
+    while os.path.lexists(candidate := path.with_name(f"{path.stem}.{number}{path.suffix}")):
+        number += 1
+    return candidate

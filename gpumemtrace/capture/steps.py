@@ -1,0 +1,96 @@
+"""Counting training steps: automatically by the optimizer, or by hand.
+
+Steps count from 0, and step 0 begins with the recording. A step event carries the number of the
+step that begins.
+
+Automatically a step ends when ``optimizer.step()`` returns. With several optimizers one of them
+counts, so that an iteration of a GAN is one step: the first that stepped. When it is gone, or the
+others go on stepping without it, the one that steps takes over.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+
+from gpumemtrace import _core
+
+__all__ = ["StepCounter", "counter"]
+
+# Another optimizer takes over after so many steps of its own without one of the owner's, or after
+# twice as many as the owner has ever let it make.
+_PATIENCE = 8
+
+
+_STEP_SET = 1  # schema.StepFlags.SET: the number is set, no step has ended
+
+
+class StepCounter:
+    """The steps of this process. Used by the threads that train, one at a time."""
+
+    def __init__(self) -> None:
+        self.begin_session(lambda number: None, enabled=False)
+
+    def begin_session(self, on_step: Callable[[int], None], *, enabled: bool = True) -> None:
+        """Start again at step 0; ``on_step(number)`` is told of each step that begins."""
+        self.number = 0
+        self._enabled = enabled
+        self._by_hand = False
+        self._on_step = on_step
+        self._owner: weakref.ref[object] | None = None
+        self._others: dict[int, int] = {}  # id of an optimizer -> its steps since the owner's last
+        self._usual = 0  # the most steps another made between two of the owner's
+
+    def step_by_hand(self, number: int | None) -> None:
+        """See `gpumemtrace.step`."""
+        if not self._enabled:
+            return
+        is_first = not self._by_hand
+        self._by_hand = True
+        if number == self.number or (is_first and number is None and self.number > 0):
+            return
+        if number is not None and number < self.number:
+            warnings.warn(
+                f"gpumemtrace.step({number}) during step {self.number}: steps only count up, so "
+                f"step {self.number + 1} begins",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            number = None
+        if number is not None and is_first and self.number == 0:
+            # `step(100)` at the beginning: what came before it was no step.
+            self._begin(number, _STEP_SET)
+        else:
+            self._begin(self.number + 1 if number is None else number)
+
+    def optimizer_stepped(self, optimizer: object) -> None:
+        """``optimizer.step()`` has returned."""
+        if not self._enabled or self._by_hand or not self._is_owner(optimizer):
+            return
+        if self._others:
+            self._usual = max(self._usual, *self._others.values())
+            self._others.clear()
+        self._begin(self.number + 1)
+
+    def _is_owner(self, optimizer: object) -> bool:
+        owner = None if self._owner is None else self._owner()
+        if owner is optimizer:
+            return True
+        if owner is not None:
+            steps = self._others.get(id(optimizer), 0) + 1
+            self._others[id(optimizer)] = steps
+            if steps < max(_PATIENCE, 2 * self._usual):
+                return False
+            self._usual = 0
+            self._others.clear()
+        self._owner = weakref.ref(optimizer)
+        return True
+
+    def _begin(self, number: int, flags: int = 0) -> None:
+        self.number = number
+        _core.push_step(number, flags)
+        self._on_step(number)
+
+
+counter = StepCounter()
