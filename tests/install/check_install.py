@@ -81,7 +81,7 @@ class Environment:
         return record
 
     def refusal(self, command: str, *, imports: str = "sys") -> str:
-        """Trace a script with a command that has to end with one line on stderr; return the line."""
+        """Trace a script with a command that has to end with one line on stderr: that line."""
         (self.folder / "train.py").write_text(f"import {imports}\nprint('ran')\n")
         done = self.run("gpumemtrace", command, "train.py")
         assert done.returncode == 1, done
