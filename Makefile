@@ -23,7 +23,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
   $(shell find cmake csrc gpumemtrace -type f -not -path '*/__pycache__/*')
 
 .PHONY: help demo test test-native test-python test-oldest test-install lint tidy format sanitize \
-  stubtest wheel docs install clean
+  stubtest wheel install clean
 .DELETE_ON_ERROR:
 
 help:
@@ -159,11 +159,6 @@ wheel: $(STAMPS)/torch
 	$(PIP) install --quiet --group build
 	$(VPYTHON) -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
 	$(PIP) wheel --quiet --no-deps --no-build-isolation -w dist -Cbuild-dir=$(BUILD)/package .
-
-docs: $(STAMPS)/pip
-	@[ -e docs/conf.py ] || { echo 'docs/ is plain Markdown: read it as it is'; exit 1; }
-	$(PIP) install --quiet --group docs
-	$(VPYTHON) -m sphinx -W -q docs build/docs
 
 clean:
 	rm -rf build dist .venv .venv-oldest
