@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpumemtrace.capture.allocator import TracingAllocator as TracingAllocator
+    from gpumemtrace.capture.allocator import library_path as library_path
     from gpumemtrace.capture.marks import mark as mark
     from gpumemtrace.capture.marks import phase as phase
     from gpumemtrace.capture.marks import step as step
@@ -26,6 +28,8 @@ __version__ = "0.1.0"
 _MODULES = {
     "GpuMemTraceError": "errors",
     "Trace": "trace",
+    "TracingAllocator": "capture.allocator",
+    "library_path": "capture.allocator",
     "mark": "capture.marks",
     "now": "capture.memory_now",
     "open": "trace",

@@ -42,6 +42,7 @@ enum class Kind : std::uint16_t {
 //   kDeviceUsed   own process    whole device      capacity        -                  (bytes; own 0 = unknown)
 //   kSegmentAlloc base           bytes             cudaStream_t    ns in the driver
 //   kSegmentFree  base           bytes             -               -
+//   kSegmentMap   block or base  bytes             cudaStream_t    ns in the driver   (expandable)
 //   kAllocFailed  -              requested bytes   cudaStream_t    device-free bytes
 //   kRetry        -              requested bytes   retries         ns it took
 //   kEmptyCache   -              -                 -               ns it took

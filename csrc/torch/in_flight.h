@@ -1,0 +1,56 @@
+// Which threads are between the native allocator and the ring, so that a reading of the allocator's
+// totals can be trusted.
+//
+// A thread reads the totals, then pushes an event that carries them. The reader of the trace takes
+// them as true at that place; so every operation counted in them must come before that place, and no
+// other. Other threads can break this, and no lock of ours is to stop them:
+//
+//   X (reads)  |--- native call ---| reading |-- push |
+//   Y                      |- alloc is done ---------------------- push |    counted, but comes later
+//   Y          push kFree | ------------------- the block goes back |        comes earlier, not counted
+//   Y                                         | alloc, push |                comes earlier, not counted
+//
+// Each thread says in a flag of its own that it is at work: in the first two cases X finds Y's flag
+// set after its reading (Y set it before it took the allocator's lock, which X took later). In the
+// third X finds, after its push, that the ring's head has moved by more than its own events. X then
+// knows, and asks for another reading; a single-threaded program pays two plain stores.
+#pragma once
+
+#include <atomic>
+
+#include "torch/allocation_notes.h"
+
+namespace gpumemtrace::hook {
+
+// One thread's flag; a line of its own, as its owner writes it twice in every operation.
+struct alignas(64) InFlightSlot {
+  std::atomic<bool> taken{false};  // by a thread that lives
+  // release (leave) -> acquire (others_in_flight): its events are in the ring.
+  std::atomic<bool> busy{false};
+};
+
+// Gives this thread a slot until it ends. Takes no lock.
+InFlightSlot* acquire_slot() noexcept;
+
+// Is any other thread at work? Looks at each thread that has ever been, up to 64 at a time.
+bool others_in_flight() noexcept;
+
+// Around an operation: before the native allocator is called, and when all its events are pushed.
+inline void enter() noexcept {
+  InFlightSlot* slot = t_notes.slot;
+  if (slot == nullptr) [[unlikely]]
+    slot = acquire_slot();
+  slot->busy.store(true, std::memory_order_relaxed);
+}
+inline void leave() noexcept { t_notes.slot->busy.store(false, std::memory_order_release); }
+
+// The same for a scope.
+class AtWork {
+ public:
+  AtWork() noexcept { enter(); }
+  ~AtWork() { leave(); }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+};
+
+}  // namespace gpumemtrace::hook

@@ -1,0 +1,218 @@
+// Turns what the allocator does into events.
+//
+// Called by TracingAllocator and by the C entry points, around the native allocator:
+//
+//   const std::uint64_t begin = recorder.begin(ring);
+//   block = native.allocate(size);
+//   recorder.allocated(ring, begin, block, size, device, stream);
+//
+// In steady state an event costs a clock reading and a push. The allocator's own totals are read
+// only where events alone can't tell them:
+//   - after a cache miss: reserved memory changes in no other allocation;
+//   - for a request above 1 MiB: its block may be larger than the request rounded up to 512 bytes
+//     (a remainder of up to 1 MiB is not split off), so the event carries the device's allocated
+//     bytes; also for every request where rounding is configured or a pool never splits;
+//   - while blocks given back are still in use on another stream: active memory then falls later,
+//     in some other call;
+//   - after events were lost, and where threads met (see in_flight.h).
+//
+// Nothing here throws, waits for another thread's allocation, or calls back into torch with a lock
+// held. One instance a process, never destroyed.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "capture/producer.h"
+#include "torch/allocation_notes.h"
+#include "torch/block_set.h"
+#include "torch/block_snapshot.h"
+#include "torch/in_flight.h"
+#include "torch/torch_compat.h"
+#include "torch/totals.h"
+
+namespace gpumemtrace::hook {
+
+using capture::Ring;
+
+class Recorder {
+ public:
+  using DeviceIndex = c10::DeviceIndex;
+
+  explicit Recorder(CUDAAllocator& native) noexcept : native_(native) {}
+
+  // --- around every allocation and free ---
+
+  // How far the ring is. Just before the native allocator is called; either allocated() or failed()
+  // must follow, or abandoned() where it threw something else.
+  std::uint64_t begin(Ring* ring) noexcept;
+  // After it has served the request, in the same thread.
+  void allocated(Ring* ring, std::uint64_t begin, const void* block, std::size_t size,
+                 DeviceIndex device, cudaStream_t stream) noexcept;
+  // After it threw OutOfMemoryError; call it in the handler, then rethrow.
+  void failed(Ring* ring, std::size_t size, DeviceIndex device, cudaStream_t stream) noexcept;
+
+  void abandoned() noexcept;
+
+  // Before a block goes back, and after.
+  std::uint64_t freeing(Ring* ring, const void* block) noexcept;  // returns `begin`
+  void freed(Ring* ring, std::uint64_t begin) noexcept;
+
+  // The same two moments while no session records: keeps what must be known when one begins.
+  void allocated_unrecorded() noexcept;
+  void freeing_unrecorded(const void* block) noexcept;
+
+  // --- rare calls; `ring` is nullptr while no session records ---
+
+  // The allocator is set up. Takes its settings into account.
+  void initialized(int device_count) noexcept;
+  // Where a session begins when memory is in use: the blocks handed out, as if it were now, the
+  // segments, and the totals of each device.
+  void tell_baseline(Ring* ring) noexcept;
+  void stream_used(Ring* ring, const void* block, DeviceIndex device, cudaStream_t stream) noexcept;
+  void cache_emptied(Ring* ring, std::uint64_t duration_ns) noexcept;
+  // Anything else after which this device may have given memory back to the driver.
+  void released(Ring* ring, DeviceIndex device) noexcept;
+  void pool_event(Ring* ring, Kind kind, DeviceIndex device, MempoolId_t pool) noexcept;
+  // A private pool was put back to an earlier state: what was freed, what is handed out now. From
+  // then on torch counts the size of a whole block as requested.
+  void pool_restored(Ring* ring, DeviceIndex device, const std::vector<void*>& freed,
+                     const std::vector<KnownBlock>& created) noexcept;
+  // From now on blocks may be larger than the request rounded up to 512 bytes.
+  void distrust_rounding() noexcept { exact_up_to_.store(kDistrusted, std::memory_order_relaxed); }
+  // torch's counters begin anew.
+  void counters_reset(DeviceIndex device) noexcept;
+
+ private:
+  // Blocks of requests up to this size are always split: they are the request, rounded up.
+  static constexpr std::size_t kSmallRequest = std::size_t{1} << 20;
+  static constexpr std::size_t kDistrusted = 0;
+
+  // What events alone can't tell, in `attention_`: each a wish, and one event late is no harm.
+  // Devices beyond kMaxDevices are recorded without corrections.
+  using Bits = std::uint64_t;
+  static constexpr Bits resync_bit(int device) noexcept { return Bits{1} << device; }
+  static constexpr Bits watch_bit(int device) noexcept { return Bits{0x1'0000} << device; }
+  static constexpr Bits kResyncs = Bits{0xffff};       // resync_bit of some device
+  static constexpr Bits kWatched = Bits{0xffff'0000};  // watch_bit of some device
+  static constexpr Bits kUnsized = Bits{1} << 32;      // unsized_blocks_ isn't empty
+  static_assert(capture::kMaxDevices == 16);
+  static bool is_known(int device) noexcept { return device >= 0 && device < capture::kMaxDevices; }
+
+  // What the last kStats of a device said; relaxed: a stale value costs one more event.
+  struct Told {
+    std::atomic<bool> anything{false};
+    std::atomic<std::uint64_t> pending{0};
+    std::atomic<std::uint64_t> reserved{0};
+    std::atomic<std::uint64_t> retries{0};
+  };
+
+  // After an operation's own event. `device` is -1 where it isn't known (a free).
+  void finish(Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept;
+  void forget(const void* block) noexcept;
+  bool needs_correction(const Ring* ring, DeviceIndex device) const noexcept;
+  bool resync_pending(const Ring* ring, DeviceIndex device) const noexcept;
+  void tell_resyncs(Ring* ring) noexcept;
+  void correct(Ring* ring, DeviceIndex device, bool alone) noexcept;
+  std::uint64_t begin_with_care(Ring* ring) noexcept;
+  void note_totals_before() noexcept;
+  bool block_may_be_larger(std::size_t size) const noexcept;
+  void allocated_with_totals(Ring* ring, std::uint64_t begin, Event& event) noexcept;
+  void push_block(Ring* ring, const KnownBlock& block, std::uint64_t allocated) noexcept;
+  void push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept;
+  bool push_if_pending_changed(Ring* ring, const Totals& before, const Event& request,
+                               const Totals& after) noexcept;
+  void after_miss(Ring* ring, const Event& request, const void* block,
+                  const Totals& totals) noexcept;
+  void push_segment(Ring* ring, const Event& request, const void* block, const Totals& totals,
+                    std::uint64_t duration_ns) noexcept;
+  void push_stats(Ring* ring, DeviceIndex device, StatsCause cause, const Totals& totals) noexcept;
+  void tell(Ring* ring, DeviceIndex device, StatsCause cause) noexcept;
+  void tell_if_changed(Ring* ring, DeviceIndex device) noexcept;
+  void want_resync(DeviceIndex device) noexcept;
+
+  CUDAAllocator& native_;
+  std::atomic<int> device_count_{0};
+
+  // Read by every event, written rarely.
+  alignas(128) std::atomic<Bits> attention_{0};
+  std::atomic<std::size_t> exact_up_to_{kSmallRequest};
+
+  alignas(128) std::array<Told, capture::kMaxDevices> told_{};
+  // Used by another stream too: given back, their memory stays active until that stream is done.
+  BlockSet pending_blocks_;
+  // Made where threads met, so perhaps larger than the trace can tell.
+  BlockSet unsized_blocks_;
+  // An allocator backend that tells nothing of its misses.
+  std::atomic<bool> always_watch_{false};
+};
+
+inline bool Recorder::needs_correction(const Ring* ring, DeviceIndex device) const noexcept {
+  return attention_.load(std::memory_order_relaxed) != 0 ||
+         (device >= 0 && (ring->resync_wanted(device) || ring->resync_wanted(-1)));
+}
+
+inline void Recorder::finish(Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept {
+  if (needs_correction(ring, device)) [[unlikely]]
+    correct(ring, device, ring->head() == begin + 1);
+  leave();
+}
+
+inline std::uint64_t Recorder::begin(Ring* ring) noexcept {
+  enter();
+  if ((attention_.load(std::memory_order_relaxed) & ~kUnsized) != 0) [[unlikely]] {
+    return begin_with_care(ring);
+  }
+  return ring->head();
+}
+
+inline void Recorder::allocated(Ring* ring, std::uint64_t begin, const void* block,
+                                std::size_t size, DeviceIndex device,
+                                cudaStream_t stream) noexcept {
+  Event event{};
+  event.kind = Kind::kAlloc;
+  event.address = reinterpret_cast<std::uintptr_t>(block);
+  event.size = size;
+  event.stream = reinterpret_cast<std::uintptr_t>(stream);
+  event.device = device;
+  if (size > exact_up_to_.load(std::memory_order_relaxed) || t_notes.any) {
+    allocated_with_totals(ring, begin, event);
+    return;
+  }
+  capture::push(ring, event);
+  finish(ring, begin, device);
+}
+
+inline std::uint64_t Recorder::freeing(Ring* ring, const void* block) noexcept {
+  Event event{};
+  event.kind = Kind::kFree;
+  event.address = reinterpret_cast<std::uintptr_t>(block);
+  event.device = -1;
+  enter();
+  if (attention_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    forget(block);
+  const std::uint64_t begin = ring->head();
+  capture::push(ring, event);
+  return begin;
+}
+
+inline void Recorder::abandoned() noexcept {
+  t_notes.clear();
+  leave();
+}
+
+inline void Recorder::freed(Ring* ring, std::uint64_t begin) noexcept { finish(ring, begin, -1); }
+
+inline void Recorder::allocated_unrecorded() noexcept { t_notes.clear(); }
+
+inline void Recorder::freeing_unrecorded(const void* block) noexcept {
+  if (attention_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    forget(block);
+}
+
+}  // namespace gpumemtrace::hook

@@ -1,0 +1,129 @@
+"""Memory lines from a trace's events, one at a time, as slow and plain as can be.
+
+The reference for what the hook promises: after each event, requested, allocated, active and
+reserved bytes of a device are what torch counts, and so are their peaks.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpumemtrace.schema import Kind, StatsCause
+from gpumemtrace.trace_file import TraceFile
+
+LINES = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
+
+
+@dataclass
+class Device:
+    now: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LINES, 0))
+    peak: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LINES, 0))
+
+    def change(self, **by: int) -> None:
+        for line, amount in by.items():
+            self.now[line] += amount
+        self.note()
+
+    def note(self) -> None:
+        for line in LINES:
+            self.peak[line] = max(self.peak[line], self.now[line])
+
+    def counters(self) -> dict[str, int]:
+        return {
+            f"{line}.{what}": values[line]
+            for line in LINES
+            for what, values in (("current", self.now), ("peak", self.peak))
+        }
+
+
+class Replay:
+    """What an event stream says. ``live`` maps an address to (device, requested, block bytes)."""
+
+    def __init__(self) -> None:
+        self.devices: dict[int, Device] = {}
+        self.live: dict[int, tuple[int, int, int]] = {}
+        self.counts: Counter[Kind] = Counter()
+        self.unknown_frees = 0
+        self.double_allocs = 0
+
+    def take(self, event: dict[str, Any]) -> None:
+        kind = Kind(event["kind"])
+        self.counts[kind] += 1
+        address, size, extra = event["address"], event["size_bytes"], event["extra"]
+        if kind is Kind.ALLOC:
+            device = self.devices.setdefault(event["device"], Device())
+            block = extra - device.now["allocated_bytes"] if extra else -(-size // 512) * 512
+            self.double_allocs += address in self.live
+            self.live[address] = (event["device"], size, block)
+            device.change(requested_bytes=size, allocated_bytes=block, active_bytes=block)
+        elif kind is Kind.FREE:
+            if address not in self.live:
+                self.unknown_frees += 1
+                return
+            of, size, block = self.live.pop(address)
+            self.devices[of].change(
+                requested_bytes=-size, allocated_bytes=-block, active_bytes=-block
+            )
+        elif kind is Kind.STATS:
+            assert StatsCause(event["flags"])
+            device = self.devices.setdefault(event["device"], Device())
+            device.now = dict(zip(LINES, (size, address, event["stream"], extra), strict=True))
+            device.note()
+
+
+def events_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Each event of a trace, in order."""
+    file = TraceFile(path)
+    assert file.complete and not file.problems, file.problems
+    columns = file.read()
+    names = list(columns)
+    for row in zip(*(columns[name].tolist() for name in names), strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+def replay(path: Path) -> Replay:
+    """Take every event of a trace."""
+    result = Replay()
+    for event in events_of(path):
+        result.take(event)
+    return result
+
+
+def check_steps(
+    path: Path, done: subprocess.CompletedProcess[str], *, peaks: bool = True
+) -> Replay:
+    """Compare a trace with what its program printed by `hook_child.Steps.finish`.
+
+    ``peaks=False`` for a program whose threads meet in the allocator: what was in flight then has
+    no order that anybody could know.
+    """
+    expected = json.loads(done.stdout.strip().splitlines()[-1])
+    assert expected
+    result = Replay()
+    step = 0
+    for number, event in enumerate(events_of(path)):
+        if Kind(event["kind"]) is Kind.STEP:
+            seen = {str(of): device.counters() for of, device in result.devices.items()}
+            assert select(seen, peaks) == select(expected[step], peaks), (
+                f"step {step}, event {number}"
+            )
+            step += 1
+        else:
+            result.take(event)
+    assert step == len(expected)
+    assert result.unknown_frees == 0 and result.double_allocs == 0
+    return result
+
+
+def select(counters: dict[str, dict[str, int]], peaks: bool) -> dict[str, dict[str, int]]:
+    """Leave out the peaks, unless they are wanted."""
+    return {
+        device: {name: n for name, n in values.items() if peaks or name.endswith(".current")}
+        for device, values in counters.items()
+    }
