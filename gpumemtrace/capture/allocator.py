@@ -133,15 +133,14 @@ def _import_torch() -> ModuleType:
         if error.name != "torch":
             raise InstallError(f"importing torch failed: {error}") from error
         raise InstallError(
-            f"torch is not installed for {sys.executable}: install a CUDA build of torch, then "
-            f"build gpumemtrace for it: {build_info.how_to_rebuild()}"
+            f"torch is not installed for {sys.executable}: {build_info.how_to_fix('torch')}"
         ) from None
     except ImportError as error:  # a CUDA library that the loader can't find, as a rule
         raise InstallError(f"importing torch failed: {error}") from error
     if torch.version.cuda is None:
         raise InstallError(
-            f"torch {torch.__version__} is not a CUDA build: install one (see pytorch.org), then "
-            f"build gpumemtrace for it: {build_info.how_to_rebuild()}"
+            f"torch {torch.__version__} is not a CUDA build, and tracing needs one: "
+            f"{build_info.how_to_fix('--force-reinstall torch')}"
         )
     return torch
 
