@@ -8,6 +8,7 @@
 #include "contents.h"
 #include "cuda_api.h"
 #include "regions.h"
+#include "report.h"
 
 namespace simgpu {
 namespace {
@@ -28,6 +29,7 @@ void read_back(void* to, const void* from, size_t bytes) {
   if (is_known(from, bytes)) {
     std::memcpy(to, from, bytes);
   } else {
+    count_unknown_read();
     std::memset(to, 0, bytes);
   }
 }

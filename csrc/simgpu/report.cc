@@ -7,7 +7,6 @@
 #include <mutex>
 #include <string>
 
-#include "config.h"
 #include "fork.h"
 #include "kernels.h"
 
@@ -23,6 +22,7 @@ struct Book {
   std::mutex mutex;
   std::map<std::string, Entry> entries;
   std::atomic<uint64_t> version{1};
+  std::atomic<uint64_t> unknown_reads{0};
 };
 
 Book& book() {
@@ -34,7 +34,8 @@ Book& book() {
   return *the_book;
 }
 
-void count(const char* name, const char* what) {
+// Returns whether the name is new.
+bool count(const char* name, const char* what) {
   Book& b = book();
   const std::lock_guard lock(b.mutex);
   auto [entry, is_new] = b.entries.try_emplace(name);
@@ -43,6 +44,7 @@ void count(const char* name, const char* what) {
     b.version.fetch_add(1, std::memory_order_relaxed);
   }
   ++entry->second.calls;
+  return is_new;
 }
 
 void append_string(std::string& json, const std::string& text) {
@@ -73,17 +75,20 @@ void append_entry(std::string& json, const std::string& name, const std::string&
 
 std::string write_report() {
   std::string json = "[";
+  Book& b = book();
   append_entry(json, "kernels and BLAS", "null",
-               "do nothing: what they would have written is read back as zeros, so branches and "
-               "shapes that depend on them (.item(), nonzero, unique, boolean masks) may differ "
-               "from a real run");
+               "do nothing: what they would have written reads as zeros, so branches and shapes "
+               "that depend on it may differ from a real run");
+  if (const uint64_t reads = b.unknown_reads.load(std::memory_order_relaxed); reads > 0) {
+    append_entry(json, "values read from the device", std::to_string(reads),
+                 "came as zeros (.item(), .cpu(), conditions and sizes taken from tensors)");
+  }
   append_entry(json, "device memory outside the allocator", "null",
                "the context is a fixed figure; kernel code, library handles, graphs and "
                "communicators take none");
   for_each_watched_kernel([&json](const char* name, const char* what, uint64_t launches) {
     append_entry(json, name, std::to_string(launches), what);
   });
-  Book& b = book();
   const std::lock_guard lock(b.mutex);
   for (const auto& [name, entry] : b.entries) {
     append_entry(json, name, std::to_string(entry.calls), entry.what);
@@ -97,8 +102,15 @@ std::string write_report() {
 void count_approximation(const char* name, const char* what) noexcept { count(name, what); }
 
 void count_refusal(const char* name) noexcept {
-  count(name, "refused: not simulated, the call failed");
-  if (config().verbose) std::fprintf(stderr, "gpumemtrace simulated GPU: refused %s\n", name);
+  if (!count(name, "refused: not simulated, the call failed")) return;
+  std::fprintf(stderr, "gpumemtrace simulate: %s is not simulated; the call fails\n", name);
+}
+
+void count_unknown_read() noexcept {
+  Book& b = book();
+  if (b.unknown_reads.fetch_add(1, std::memory_order_relaxed) == 0) {
+    b.version.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace simgpu

@@ -10,8 +10,11 @@ namespace simgpu {
 // `what`. Takes a lock: not for the launch path.
 void count_approximation(const char* name, const char* what) noexcept;
 
-// For calls that fail: counts, and names the call on stderr under GPUMEMTRACE_SIM_VERBOSE=1.
+// For calls that fail: counts, and names the call on stderr the first time.
 void count_refusal(const char* name) noexcept;
+
+// The host read device memory whose contents are not known (contents.h). No lock.
+void count_unknown_read() noexcept;
 
 }  // namespace simgpu
 
