@@ -26,7 +26,7 @@ hypothesis.settings.load_profile("gpumemtrace")
 
 @pytest.fixture(scope="session")
 def simulated_gpu() -> None:
-    """Skip, with the reason, where this build has no simulated GPU."""
+    """Skip, with the reason, where there is no simulated GPU (see tests/support/simgpu.py)."""
     from simgpu import skip_without_simgpu
 
     skip_without_simgpu()

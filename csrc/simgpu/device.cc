@@ -1,5 +1,7 @@
 #include "device.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 #include "fork.h"
@@ -10,8 +12,14 @@ namespace {
 constinit thread_local int this_device = 0;
 constinit thread_local cudaError_t this_error = cudaSuccess;
 
+// In a forked child: every call that needs a device goes through activate_slowly, which refuses.
+void forget_contexts() {
+  for (int i = 0; i < config().visible_count; ++i) device(i).active.store(false);
+}
+
 Device* make_devices() {
   auto* devices = new Device[kMaxDevices];  // leaked: calls come in until the process is gone
+  pthread_atfork(nullptr, nullptr, forget_contexts);
   for (int i = 0; i < config().visible_count; ++i) hold_across_fork(devices[i].mutex);
   return devices;
 }

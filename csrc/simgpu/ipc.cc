@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "contents.h"
 #include "cuda_api.h"
 #include "device.h"
 #include "event.h"
@@ -65,6 +66,7 @@ cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t raw, unsigned in
   if (start == nullptr) return fail(cudaErrorMapBufferObjectFailed);
   add_region(
       {reinterpret_cast<uintptr_t>(start), handle.size, current_device(), RegionKind::kImported});
+  note_write(start, handle.size);  // what the other process copied there, until a kernel runs here
   *out = start;
   return cudaSuccess;
 }

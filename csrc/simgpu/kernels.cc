@@ -24,8 +24,8 @@ bool prefers_cudnn_attention() {
   return SIMGPU_CUDNN_ATTENTION_FIRST && (c.major == 9 || c.major == 10) && c.minor == 0;
 }
 
-constexpr const char* kEmptyResult =
-    "finds nothing, so its result is empty, and so is what a boolean mask selects";
+constexpr const char* kSelection = "nonzero, unique, boolean masks";
+constexpr const char* kEmptyResult = "select nothing: their results are empty";
 constexpr const char* kAttention =
     "not simulated: PyTorch's flash or memory-efficient attention was taken, whose temporaries "
     "differ";
@@ -33,10 +33,10 @@ constexpr const char* kBatchNorm =
     "not simulated: PyTorch's own kernels were taken, without cuDNN's reserve space";
 
 constexpr Pattern kPatterns[] = {
-    {"NonZeroOp", "nonzero", kEmptyResult},
-    {"nique", "unique", kEmptyResult},
-    {"RunLength", "unique", kEmptyResult},
-    {"run_length", "unique", kEmptyResult},
+    {"DeviceSelectSweepKernel", kSelection, kEmptyResult},
+    {"nique", kSelection, kEmptyResult},
+    {"RunLength", kSelection, kEmptyResult},
+    {"run_length", kSelection, kEmptyResult},
     {"flash_fwd", "cuDNN attention", kAttention, prefers_cudnn_attention},
     {"fmha_cutlassF_f16", "cuDNN attention", kAttention, prefers_cudnn_attention},
     {"fmha_cutlassF_bf16", "cuDNN attention", kAttention, prefers_cudnn_attention},

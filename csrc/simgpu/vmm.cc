@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "contents.h"
 #include "cuda_api.h"
 #include "device.h"
 #include "fork.h"
@@ -180,6 +181,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     b.mappings[address] = {bytes, physical};
   }
   set_region_device(address, physical->device);
+  if (physical->fd >= 0) {  // what the other process copied there, until a kernel runs here
+    note_write(reinterpret_cast<const void*>(address), bytes);
+  }
   return CUDA_SUCCESS;
 }
 

@@ -11,11 +11,9 @@ import re
 from dataclasses import dataclass
 
 from gpumemtrace.errors import InstallError
+from gpumemtrace.units import GIB, KIB, MIB, parse_bytes
 
-__all__ = ["PROFILES", "GpuProfile", "find_profile", "make_profile", "parse_memory"]
-
-_KIB = 1024
-_MIB = 1024**2
+__all__ = ["PROFILES", "GpuProfile", "find_profile", "make_profile"]
 
 # In use by a context (and the driver) before the first allocation, recorded on an H200 with driver
 # 580.159 and CUDA 13.0 (tests/data/cudamalloc_h200_process1.txt: 150,109,880,320 bytes in all less
@@ -35,16 +33,16 @@ class _PerSm:
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 _PER_SM = {
-    (7, 0): _PerSm(2048, 32, 96 * _KIB, 96 * _KIB),
-    (7, 5): _PerSm(1024, 16, 64 * _KIB, 64 * _KIB),
-    (8, 0): _PerSm(2048, 32, 164 * _KIB, 163 * _KIB),
-    (8, 6): _PerSm(1536, 16, 100 * _KIB, 99 * _KIB),
-    (8, 7): _PerSm(1536, 16, 164 * _KIB, 163 * _KIB),
-    (8, 9): _PerSm(1536, 24, 100 * _KIB, 99 * _KIB),
-    (9, 0): _PerSm(2048, 32, 228 * _KIB, 227 * _KIB),
-    (10, 0): _PerSm(2048, 32, 228 * _KIB, 227 * _KIB),
-    (10, 3): _PerSm(2048, 32, 228 * _KIB, 227 * _KIB),
-    (12, 0): _PerSm(1536, 24, 100 * _KIB, 99 * _KIB),
+    (7, 0): _PerSm(2048, 32, 96 * KIB, 96 * KIB),
+    (7, 5): _PerSm(1024, 16, 64 * KIB, 64 * KIB),
+    (8, 0): _PerSm(2048, 32, 164 * KIB, 163 * KIB),
+    (8, 6): _PerSm(1536, 16, 100 * KIB, 99 * KIB),
+    (8, 7): _PerSm(1536, 16, 164 * KIB, 163 * KIB),
+    (8, 9): _PerSm(1536, 24, 100 * KIB, 99 * KIB),
+    (9, 0): _PerSm(2048, 32, 228 * KIB, 227 * KIB),
+    (10, 0): _PerSm(2048, 32, 228 * KIB, 227 * KIB),
+    (10, 3): _PerSm(2048, 32, 228 * KIB, 227 * KIB),
+    (12, 0): _PerSm(1536, 24, 100 * KIB, 99 * KIB),
 }
 
 # SMs of a card with that compute capability, for `--memory` without `--sm-count`: V100, T4, A100,
@@ -129,11 +127,11 @@ PROFILES: tuple[GpuProfile, ...] = (
     GpuProfile(
         key="h100",
         name="NVIDIA H100 80GB HBM3",
-        memory_bytes=81_089 * _MIB,
+        memory_bytes=81_089 * MIB,
         memory_source="torch 2.7's device properties (stas00/ml-engineering, network log)",
         compute_capability=(9, 0),
         sm_count=132,
-        l2_bytes=50 * _MIB,
+        l2_bytes=50 * MIB,
         clock_khz=1_980_000,
         memory_clock_khz=2_619_000,
         memory_bus_bits=5120,
@@ -143,11 +141,11 @@ PROFILES: tuple[GpuProfile, ...] = (
     GpuProfile(
         key="a100-80gb",
         name="NVIDIA A100-SXM4-80GB",
-        memory_bytes=81_920 * _MIB,
+        memory_bytes=81_920 * MIB,
         memory_source="nominal (nvidia-smi's total); CUDA reports about 1 % less",
         compute_capability=(8, 0),
         sm_count=108,
-        l2_bytes=40 * _MIB,
+        l2_bytes=40 * MIB,
         clock_khz=1_410_000,
         memory_clock_khz=1_593_000,
         memory_bus_bits=5120,
@@ -161,7 +159,7 @@ PROFILES: tuple[GpuProfile, ...] = (
         memory_source="CUDA's deviceQuery (bottlerocket-os/bottlerocket pull request 3873)",
         compute_capability=(8, 0),
         sm_count=108,
-        l2_bytes=40 * _MIB,
+        l2_bytes=40 * MIB,
         clock_khz=1_410_000,
         memory_clock_khz=1_215_000,
         memory_bus_bits=5120,
@@ -171,11 +169,11 @@ PROFILES: tuple[GpuProfile, ...] = (
     GpuProfile(
         key="l40s",
         name="NVIDIA L40S",
-        memory_bytes=45_589 * _MIB,
+        memory_bytes=45_589 * MIB,
         memory_source="torch's device properties (a public cluster guide's log)",
         compute_capability=(8, 9),
         sm_count=142,
-        l2_bytes=96 * _MIB,
+        l2_bytes=96 * MIB,
         clock_khz=2_520_000,
         memory_clock_khz=9_001_000,
         memory_bus_bits=384,
@@ -189,7 +187,7 @@ PROFILES: tuple[GpuProfile, ...] = (
         memory_source="CUDA's deviceQuery (a public cloud set-up log, driver 525)",
         compute_capability=(8, 9),
         sm_count=58,
-        l2_bytes=48 * _MIB,
+        l2_bytes=48 * MIB,
         clock_khz=2_040_000,
         memory_clock_khz=6_251_000,
         memory_bus_bits=192,
@@ -199,11 +197,11 @@ PROFILES: tuple[GpuProfile, ...] = (
     GpuProfile(
         key="rtx4090",
         name="NVIDIA GeForce RTX 4090",
-        memory_bytes=24_564 * _MIB,
+        memory_bytes=24_564 * MIB,
         memory_source="nominal (nvidia-smi's total); CUDA reports about 1.5 % less",
         compute_capability=(8, 9),
         sm_count=128,
-        l2_bytes=72 * _MIB,
+        l2_bytes=72 * MIB,
         clock_khz=2_520_000,
         memory_clock_khz=10_501_000,
         memory_bus_bits=384,
@@ -213,11 +211,11 @@ PROFILES: tuple[GpuProfile, ...] = (
     GpuProfile(
         key="t4",
         name="Tesla T4",
-        memory_bytes=15_102 * _MIB,
+        memory_bytes=15_102 * MIB,
         memory_source="torch 2.2's device properties (public notebook logs)",
         compute_capability=(7, 5),
         sm_count=40,
-        l2_bytes=4 * _MIB,
+        l2_bytes=4 * MIB,
         clock_khz=1_590_000,
         memory_clock_khz=5_001_000,
         memory_bus_bits=256,
@@ -252,24 +250,18 @@ def make_profile(
     ``compute_capability`` is a text like ``"8.9"``; ``sm_count`` defaults to that of a usual card
     with it. Raises `InstallError` for what makes no sense.
     """
-    match = re.fullmatch(r"(\d+)\.(\d)", compute_capability.strip())
-    capability = (int(match[1]), int(match[2])) if match else None
-    if capability not in _PER_SM:
-        known = ", ".join(f"{major}.{minor}" for major, minor in _PER_SM)
-        raise InstallError(
-            f"--compute-capability {compute_capability} is not one of those known here: {known}"
-        )
+    memory_bytes = _check_memory(memory)
+    capability = _check_compute_capability(compute_capability)
     if sm_count is not None and sm_count < 1:
         raise InstallError(f"--sm-count {sm_count}: a GPU has at least one SM")
-    memory_bytes = parse_memory(memory) if isinstance(memory, str) else memory
     return GpuProfile(
-        key=f"{memory_bytes / 1024**3:g}GiB-sm{capability[0]}{capability[1]}",
-        name=f"Simulated GPU ({memory_bytes / 1024**3:g} GiB, {compute_capability.strip()})",
+        key=f"{memory_bytes / GIB:g}GiB-sm{capability[0]}{capability[1]}",
+        name=f"Simulated GPU ({memory_bytes / GIB:g} GiB, {capability[0]}.{capability[1]})",
         memory_bytes=memory_bytes,
         memory_source="as asked for",
         compute_capability=capability,
         sm_count=sm_count or _USUAL_SM_COUNT[capability],
-        l2_bytes=40 * _MIB,
+        l2_bytes=40 * MIB,
         clock_khz=1_410_000,
         memory_clock_khz=1_215_000,
         memory_bus_bits=5120,
@@ -278,21 +270,23 @@ def make_profile(
     )
 
 
-def parse_memory(text: str) -> int:
-    """Return the bytes that a text like ``"24GiB"``, ``"80GB"`` or ``"1024MiB"`` means.
-
-    As everywhere, MiB and GiB count in 1024s, MB and GB in 1000s; a plain number is bytes. Raises
-    `InstallError` when it is not such a text, or less than 64 MiB.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?)B?|B)?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise InstallError(f"{text!r} is not a memory size: write for example 24GiB or 80GB")
-    step = 1024 if match[3] or not match[2] else 1000
-    power = " KMGT".index(match[2].upper()) if match[2] else 0
-    memory_bytes = int(float(match[1]) * step**power)
-    if not 64 * _MIB <= memory_bytes <= 16 * 1024**4:
-        raise InstallError(f"a GPU with {text} of memory can't be simulated: 64 MiB to 16 TiB can")
+def _check_memory(memory: str | int) -> int:
+    try:
+        memory_bytes = parse_bytes(memory) if isinstance(memory, str) else memory
+    except ValueError as error:
+        raise InstallError(f"--memory: {error}") from None
+    if not 64 * MIB <= memory_bytes <= 16 * 1024 * GIB:
+        raise InstallError(f"--memory {memory}: from 64 MiB to 16 TiB can be simulated")
     return memory_bytes
+
+
+def _check_compute_capability(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"\s*(\d+)\.(\d)\s*", text)
+    capability = (int(match[1]), int(match[2])) if match else None
+    if capability not in _PER_SM:
+        known = ", ".join(f"{major}.{minor}" for major, minor in _PER_SM)
+        raise InstallError(f"--compute-capability {text} is not among those known here: {known}")
+    return capability
 
 
 def _normalize(name: str) -> str:

@@ -1,0 +1,77 @@
+"""The cards that can be simulated: names, figures, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpumemtrace.capture.gpu_profiles import PROFILES, find_profile, make_profile
+from gpumemtrace.errors import InstallError
+
+
+def test_the_promised_cards_are_there() -> None:
+    keys = {profile.key for profile in PROFILES}
+    assert keys == {"h200", "h100", "a100-40gb", "a100-80gb", "l40s", "l4", "rtx4090", "t4"}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("H100", "h100"),
+        ("nvidia h200", "h200"),
+        ("A100_40GB", "a100-40gb"),
+        ("a100", "a100-80gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("Tesla T4", "t4"),
+        ("L4", "l4"),
+        ("l40s", "l40s"),
+    ],
+)
+def test_a_card_is_found_however_it_is_written(text: str, key: str) -> None:
+    assert find_profile(text).key == key
+
+
+def test_no_two_cards_share_a_name() -> None:
+    for profile in PROFILES:
+        for name in (profile.key, profile.name, *profile.aliases):
+            assert find_profile(name) is profile
+
+
+def test_an_unknown_card_names_the_known_ones() -> None:
+    with pytest.raises(InstallError, match=r"h9000.*h200, h100.*--memory and --compute-capab"):
+        find_profile("h9000")
+
+
+def test_figures_are_sane_and_have_a_source() -> None:
+    for profile in PROFILES:
+        assert 14 << 30 < profile.memory_bytes < 150 << 30
+        assert profile.memory_source
+        assert profile.source
+        variables = profile.sim_variables()
+        assert variables["GPUMEMTRACE_SIM_MEMORY_BYTES"] == str(profile.memory_bytes)
+        assert all(value for value in variables.values())
+
+
+def test_any_other_card_by_memory_and_compute_capability() -> None:
+    profile = make_profile("24GiB", "8.6")
+    assert profile.memory_bytes == 24 << 30
+    assert profile.compute_capability == (8, 6)
+    assert profile.sm_count == 72
+    assert make_profile("24GB", "9.0", sm_count=7).sm_count == 7
+    assert make_profile("24GB", "9.0").memory_bytes == 24 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("memory", "capability", "sm_count", "message"),
+    [
+        ("lots", "9.0", None, "is not a size"),
+        ("1MiB", "9.0", None, "64 MiB"),
+        ("24GiB", "9", None, "compute-capability 9 is not"),
+        ("24GiB", "6.1", None, "7.0, 7.5, 8.0"),
+        ("24GiB", "9.0", 0, "at least one SM"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    memory: str, capability: str, sm_count: int | None, message: str
+) -> None:
+    with pytest.raises(InstallError, match=message):
+        make_profile(memory, capability, sm_count=sm_count)
