@@ -47,6 +47,11 @@ def library_path() -> Path:
             f"this gpumemtrace was built without the simulated GPU: {why}; "
             f"{build_info.how_to_fix()}"
         )
+    if any(character in str(library) for character in " :"):
+        raise InstallError(
+            f"{library} can't be preloaded: its path holds a space or a colon; install gpumemtrace "
+            "into an environment without them"
+        )
     return library
 
 
