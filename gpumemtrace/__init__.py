@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gpumemtrace.capture.marks import tag as tag
     from gpumemtrace.capture.marks import wrap as wrap
     from gpumemtrace.capture.memory_now import now as now
+    from gpumemtrace.capture.session import Session as Session
+    from gpumemtrace.capture.session import install as install
+    from gpumemtrace.capture.session import uninstall as uninstall
     from gpumemtrace.capture.watch import watch as watch
     from gpumemtrace.errors import GpuMemTraceError as GpuMemTraceError
     from gpumemtrace.trace import Trace as Trace
@@ -27,8 +30,10 @@ __version__ = "0.1.0"
 # Public name -> module. One line per name; the imports above are for type checkers only.
 _MODULES = {
     "GpuMemTraceError": "errors",
+    "Session": "capture.session",
     "Trace": "trace",
     "TracingAllocator": "capture.allocator",
+    "install": "capture.session",
     "library_path": "capture.allocator",
     "mark": "capture.marks",
     "now": "capture.memory_now",
@@ -36,6 +41,7 @@ _MODULES = {
     "phase": "capture.marks",
     "step": "capture.marks",
     "tag": "capture.marks",
+    "uninstall": "capture.session",
     "watch": "capture.watch",
     "wrap": "capture.marks",
 }

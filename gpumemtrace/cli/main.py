@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpumemtrace.cli import check, info, plot, summary
+from gpumemtrace.cli import check, info, plot, run, summary
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
@@ -39,7 +39,7 @@ class Command(Protocol):
 
 
 # The order here is the order in `gpumemtrace --help`.
-COMMANDS: tuple[Command, ...] = (info, check, summary, plot)
+COMMANDS: tuple[Command, ...] = (run, info, check, summary, plot)
 
 _DESCRIPTION = """\
 Where PyTorch GPU memory goes: trace a training run, or simulate it without a GPU, then read it.
@@ -70,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
+        if args.passes_interrupt_on:
+            raise
         return 130
     except BrokenPipeError:
         # The reader of our output (head, less) has seen enough: not an error, and Python must not
@@ -92,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run_command=None, debug=False)
+    parser.set_defaults(run_command=None, debug=False, passes_interrupt_on=False)
     parser.add_argument("--version", action=_VersionAction, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback for an error")
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")

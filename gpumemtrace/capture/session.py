@@ -1,0 +1,366 @@
+"""Recording sessions: begin, end, and what a process does at its end.
+
+One session a process. It ends with `Session.close`, or with the interpreter (``atexit``; also at
+the end of ``multiprocessing`` workers, which skip that). Whatever else ends the process, the file
+holds all but the last 100 ms, since the native drain flushes that often: no signal handler is set
+and no exit status changed.
+
+A forked child does not record into its parent's file. If it brings up CUDA itself (its parent had
+not), it begins a session of its own at that moment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import os
+import shlex
+import sys
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from gpumemtrace import _core
+from gpumemtrace.capture import run_record
+from gpumemtrace.capture.allocator import ensure_installed, record_baseline
+from gpumemtrace.capture.auto_phases import AutoPhases
+from gpumemtrace.capture.options import RecordingOptions
+from gpumemtrace.capture.output_path import choose_path
+from gpumemtrace.capture.steps import counter
+from gpumemtrace.capture.watch import forget_names
+from gpumemtrace.errors import InstallError
+
+__all__ = ["Session", "SessionStats", "current_session", "install", "start", "uninstall"]
+
+_MODES = {
+    "auto": _core.PhaseMode.AUTO,
+    "manual": _core.PhaseMode.MANUAL,
+    None: _core.PhaseMode.NONE,
+}
+_STEPS_BETWEEN_UPDATES = 100
+
+_lock = threading.RLock()
+_current: Session | None = None
+_before_fork: Session | None = None  # in a forked child: the parent's session
+
+
+def install(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    phases: str | None = "auto",
+    on_full: str = "drop",
+    force: bool = False,
+    time_resolution_ns: int = 100,
+    ring_bytes: int = 8 << 20,
+    device_sample_interval_ms: int = 50,
+) -> Session:
+    """Begin to record every allocation of CUDA memory in this process, into ``path``.
+
+    Call it after ``import torch`` and before the first use of CUDA memory; ``gpumemtrace run``
+    needs no change of the script. Returns the `Session`, which is also a context manager::
+
+        with gpumemtrace.install("train.gmt"):
+            train()
+
+    ``path`` is a file, a folder, or a pattern with ``{script} {rank} {local_rank} {host} {pid}``;
+    None stands for ``gpumemtrace-<script>.<rank>.<pid>.gmt`` in the working directory, made when
+    the first event comes. Nothing is overwritten without ``force``.
+
+    ``phases``: ``"auto"`` sees the phases and steps of the training loop by itself
+    (docs/phases.md), ``"manual"`` records those you mark, None neither.
+    ``on_full``: ``"drop"`` drops the newest events when they come faster than they can be written;
+    they are counted, and the file says where.
+    ``time_resolution_ns``: times are stored in multiples of it; finer costs more bytes.
+    ``ring_bytes``: memory between the training and the writer, 64 bytes an event.
+    ``device_sample_interval_ms``: how often the memory of the whole GPU is looked at; 0 = never.
+
+    While a session records, another ``install()`` returns that session and changes nothing, so that
+    a script that calls it can also be run by ``gpumemtrace run``.
+
+    Raises `InstallError` when tracing can't work here (no torch, no CUDA build of it, no hook),
+    `TorchMismatchError`, `LateInstallError` when CUDA memory is in use already, and `InstallError`
+    for a path that exists or whose folder does not. ``ValueError`` or ``TypeError`` for a wrong
+    option. A folder that may not be written, or a full disk, is one warning: the training goes on,
+    without a trace.
+    """
+    options = RecordingOptions(
+        output=None if path is None else os.fspath(path),
+        phases=phases,
+        on_full=on_full,
+        force=force,
+        time_resolution_ns=time_resolution_ns,
+        ring_bytes=ring_bytes,
+        device_sample_interval_ms=device_sample_interval_ms,
+    )
+    with _lock:
+        if _current is not None:
+            if options.output not in (None, _current.options.output, str(_current.path)):
+                warnings.warn(
+                    f"gpumemtrace is recording already, to {_current.path}; {path} is not written",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return _current
+        return start(options, lazy=path is None)
+
+
+def uninstall() -> None:
+    """End the session that records, if there is one.
+
+    The tracing allocator stays in its place, where it only counts what it does not record: CUDA
+    memory in use must be given back to the allocator it came from.
+    """
+    with _lock:
+        if _current is not None:
+            _current.close()
+
+
+def current_session() -> Session | None:
+    """Return the session that records in this process, or None."""
+    return _current
+
+
+def start(options: RecordingOptions, *, lazy: bool, launched: bool = False) -> Session:
+    """Begin a session with checked options; there is none.
+
+    ``lazy``: the file is made when the first allocator event comes, and never if none does.
+    ``launched``: nobody typed it in the script. A name that is taken gets a number instead of an
+    error, and at the end one line says what was written, unless ``options.quiet``.
+    """
+    global _current
+    ensure_installed()
+    with _lock:
+        path = choose_path(options, may_raise=not launched)
+        session = Session(options, path, lazy=lazy, announce=launched and not options.quiet)
+        if not session.closed:
+            _current = session
+    _close_at_end_of_process()
+    return session
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionStats:
+    """What a session has recorded so far."""
+
+    events: int
+    """Events given to the file."""
+    dropped: int
+    """Events lost because the ring was full."""
+    skipped: int
+    """Allocator events between sessions of this process: nobody recorded them."""
+    gaps: int
+    """Places in the file where events were dropped."""
+    bytes_written: int
+    """Size of the file so far, in bytes."""
+    ring_capacity: int
+    """Events that the ring holds."""
+    ring_high_water: int
+    """The most events that were waiting in it."""
+    error: str | None
+    """Why nothing more is written (disk full, no permission, file deleted); None = all is well."""
+    file_created: bool
+    """False while no event has come that makes the file worth having."""
+
+
+class Session:
+    """A recording, from `install` to `close`. As a context manager it closes at the end."""
+
+    def __init__(
+        self, options: RecordingOptions, path: Path, *, lazy: bool, announce: bool = False
+    ) -> None:
+        self._options = options
+        self._path = path
+        self._announce = announce
+        self._pid = os.getpid()
+        self._final: SessionStats | None = None
+        self._auto: AutoPhases | None = None
+        record = run_record.at_start(phases=options.phases)
+        self._known = {key: record[key] for key in run_record.late()}
+        try:
+            _core.session_start(
+                str(path),
+                metadata_json=json.dumps(record),
+                overwrite=options.force,
+                lazy=lazy,
+                ring_bytes=options.ring_bytes,
+                time_resolution_ns=options.time_resolution_ns,
+                device_sample_interval_ms=options.device_sample_interval_ms,
+            )
+        except OSError as error:
+            self._not_recording(error)
+            return
+        counter.begin_session(self._step_began, enabled=options.phases is not None)
+        _core.begin_phases(_MODES[options.phases])
+        if options.phases == "auto":
+            self._auto = AutoPhases(sys.modules["torch"])
+        record_baseline()
+        _tell_when_cuda_is_up()
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the file. There is none yet while ``stats.file_created`` is False."""
+        return self._path
+
+    @property
+    def options(self) -> RecordingOptions:
+        """What the session was told."""
+        return self._options
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has ended."""
+        return self._final is not None
+
+    @property
+    def stats(self) -> SessionStats:
+        """What has been recorded: now, or by the end of a closed session."""
+        if self._final is not None:
+            return self._final
+        return _stats(_core.session_stats())
+
+    def close(self, *, reason: str = "closed") -> None:
+        """End the recording: everything is in the file afterwards. Closing again does nothing.
+
+        In a forked child this only forgets the session, which is its parent's.
+        """
+        global _current
+        with _lock:
+            if self._final is not None:
+                return
+            self.stop_looking()
+            if os.getpid() == self._pid:
+                self._update_record()
+                footer = {"reason": reason, "steps": counter.number}
+                self._final = _stats(_core.session_stop(json.dumps(footer)))
+                if self._announce and self._final.file_created:
+                    print(_farewell(self), file=sys.stderr)
+            else:
+                self._final = _stats(_core.session_stats())
+            if _current is self:
+                _current = None
+
+    def stop_looking(self) -> None:
+        """Take the automatic phases' hooks out of torch."""
+        if self._auto is not None:
+            self._auto.stop()
+            self._auto = None
+        forget_names()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close(reason="closed" if kind is None else f"closed by {kind.__name__}")
+
+    def __repr__(self) -> str:
+        return f"<Session {'closed' if self.closed else 'recording'} {self._path}>"
+
+    def cuda_is_up(self) -> None:
+        """CUDA can be asked now what there is."""
+        _core.add_metadata(json.dumps(run_record.devices(sys.modules["torch"])))
+
+    def _not_recording(self, error: OSError) -> None:
+        """The user's mistake is an error; the machine's state is a warning: training goes on."""
+        what = f"{self._path}: {error.strerror}"
+        if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
+            raise InstallError(what) from error
+        self._final = dataclasses.replace(_stats(_core.session_stats()), error=what)
+        warnings.warn(f"gpumemtrace records nothing: {what}", RuntimeWarning, stacklevel=5)
+
+    def _step_began(self, number: int) -> None:
+        if number % _STEPS_BETWEEN_UPDATES == 0:
+            self._update_record()
+
+    def _update_record(self) -> None:
+        """Add what has become known, or has changed, since the last time."""
+        late = run_record.late()
+        if news := {key: value for key, value in late.items() if value != self._known[key]}:
+            self._known = late
+            _core.add_metadata(json.dumps(news))
+
+
+def _stats(native: dict[str, Any]) -> SessionStats:
+    return SessionStats(**{f.name: native[f.name] for f in dataclasses.fields(SessionStats)})
+
+
+def _farewell(session: Session) -> str:
+    stats = session.stats
+    path = session.path
+    with contextlib.suppress(ValueError, OSError):
+        path = path.relative_to(Path.cwd())
+    lost = f", {stats.dropped:,} lost" if stats.dropped else ""
+    name = shlex.quote(str(path))
+    return (
+        f"gpumemtrace: wrote {path} ({stats.events:,} events{lost}, "
+        f"{stats.bytes_written / 2**20:.1f} MiB); next: gpumemtrace summary {name}"
+    )
+
+
+def _tell_when_cuda_is_up() -> None:
+    """Have `_cuda_is_up` called when torch has initialised CUDA; at once if it has."""
+    global _asked_torch
+    cuda = sys.modules["torch"].cuda
+    if cuda.is_initialized():
+        _cuda_is_up()
+    elif not _asked_torch:
+        cuda._lazy_call(_cuda_is_up)
+        _asked_torch = True
+
+
+_asked_torch = False
+
+
+def _cuda_is_up() -> None:
+    try:
+        if _current is not None:
+            _current.cuda_is_up()
+        elif _before_fork is not None:
+            _record_in_child(_before_fork)
+    except Exception as error:  # within torch's initialisation: it must not fail because of us
+        print(f"gpumemtrace: {error}", file=sys.stderr)
+
+
+def _record_in_child(parent: Session) -> None:
+    global _before_fork
+    _before_fork = None
+    start(parent.options, lazy=True, launched=True).cuda_is_up()
+
+
+def _after_fork_in_child() -> None:
+    global _current, _before_fork
+    if _current is not None:
+        _current.stop_looking()
+        _before_fork, _current = _current, None
+
+
+def _close_at_end_of_process() -> None:
+    global _closes_at_end
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        # A multiprocessing worker ends by os._exit after these; a lower priority runs later.
+        finalizers = sys.modules["multiprocessing.util"]
+        finalizers.Finalize(None, _close_current, exitpriority=-1000)
+    if not _closes_at_end:
+        atexit.register(_close_current)
+        _closes_at_end = True
+
+
+_closes_at_end = False
+
+
+def _close_current() -> None:
+    if _current is not None:
+        _current.close(reason="exit")
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

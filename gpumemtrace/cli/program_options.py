@@ -1,0 +1,95 @@
+"""The arguments of commands that run a program: what to run, and how to record it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gpumemtrace.cli.options import add_quiet
+from gpumemtrace.errors import GpuMemTraceError
+
+if TYPE_CHECKING:
+    from gpumemtrace.capture.options import RecordingOptions
+    from gpumemtrace.capture.program import Program
+
+__all__ = ["add_program", "add_recording", "program_of", "recording_of"]
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """``SCRIPT …``, ``-m MODULE …`` or ``-c CODE …``: for `program_of`."""
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("-m", dest="is_module", action="store_true", help="PROGRAM is a module")
+    kind.add_argument("-c", dest="is_code", action="store_true", help="PROGRAM is Python code")
+    parser.add_argument("program", metavar="PROGRAM", help="the script to run")
+    parser.add_argument(
+        "arguments", metavar="ARG", nargs=argparse.REMAINDER, help="arguments of the program"
+    )
+
+
+def program_of(args: argparse.Namespace) -> Program:
+    """Return what `add_program` was told."""
+    from gpumemtrace.capture.program import Program
+
+    kind = "module" if args.is_module else "code" if args.is_code else "script"
+    return Program(**{kind: args.program}, arguments=args.arguments)
+
+
+def add_recording(parser: argparse.ArgumentParser) -> None:
+    """Options of a recording: for `recording_of`."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file, folder, or pattern with {script} {rank} {local_rank} {host} {pid} (default: "
+        "gpumemtrace-{script}.{rank}.{pid}.gmt)",
+    )
+    parser.add_argument(
+        "-f", "--force", action="store_true", help="overwrite the file if it exists"
+    )
+    add_quiet(parser)
+    parser.add_argument(
+        "--phases",
+        choices=("auto", "manual", "none"),
+        default="auto",
+        help="auto: see phases and steps of the training loop; manual: only those that the program "
+        "marks (default: auto)",
+    )
+    parser.add_argument(
+        "--time-resolution",
+        metavar="NS",
+        type=int,
+        default=100,
+        help="store times in multiples of this many ns; finer costs more bytes (default: 100)",
+    )
+    parser.add_argument(
+        "--ring-bytes",
+        metavar="N",
+        type=int,
+        default=8 << 20,
+        help="memory between the program and the writer, 64 bytes an event (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device-interval",
+        metavar="MS",
+        type=int,
+        default=50,
+        help="look at the memory of the whole GPU this often, 0 = never (default: 50)",
+    )
+
+
+def recording_of(args: argparse.Namespace) -> RecordingOptions:
+    """Return what `add_recording` was told; `GpuMemTraceError` for a value out of range."""
+    from gpumemtrace.capture.options import RecordingOptions
+
+    try:
+        return RecordingOptions(
+            output=args.output,
+            phases=None if args.phases == "none" else args.phases,
+            force=args.force,
+            quiet=args.quiet,
+            time_resolution_ns=args.time_resolution,
+            ring_bytes=args.ring_bytes,
+            device_sample_interval_ms=args.device_interval,
+        )
+    except ValueError as error:
+        raise GpuMemTraceError(str(error)) from None

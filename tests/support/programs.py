@@ -1,0 +1,62 @@
+"""Record the programs in tests/programs, and read where the trace puts their telltale sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from simgpu import run_simulated
+
+import gpumemtrace
+from gpumemtrace.trace import Trace
+
+__all__ = ["PROGRAMS", "places", "record_programs"]
+
+PROGRAMS = Path(__file__).parent.parent / "programs"
+
+# One torch import for all; each program is run as it is, as __main__.
+_DRIVER = """
+import runpy, sys
+import torch
+import gpumemtrace
+folder, programs, *names = sys.argv[1:]
+sys.path.insert(0, programs)
+for name in names:
+    sys.argv = [name, folder]
+    with gpumemtrace.install(f"{folder}/{name}.gmt"):
+        runpy.run_path(f"{programs}/{name}.py", run_name="__main__")
+"""
+
+
+def record_programs(names: Sequence[str], folder: Path) -> dict[str, Trace]:
+    """Run the programs on the simulated GPU, one after the other in one process."""
+    run_simulated(_DRIVER, args=[str(folder), str(PROGRAMS), *names])
+    return {name: gpumemtrace.open(folder / f"{name}.gmt") for name in names}
+
+
+def places(trace: Trace) -> Counter[tuple[str, str, int]]:
+    """Return how often each place was noted, with the phase and step that the trace gives it."""
+    place_of = {10_001 + 1_000 * number: place for number, place in enumerate(PLACES)}
+    found: Counter[tuple[str, str, int]] = Counter()
+    columns = trace.columns("kind", "size_bytes", "phase", "step")
+    for kind, size, phase, step in zip(*columns.values(), strict=True):
+        if kind == 1 and int(size) in place_of:
+            found[place_of[int(size)], trace.phase_name(int(phase)) or "", int(step)] += 1
+    return found
+
+
+# As in programs/witness.py, which only the child can import: it needs torch.
+PLACES = (
+    "init",
+    "collate",
+    "batch",
+    "forward",
+    "checkpointed",
+    "eval",
+    "loss",
+    "backward",
+    "clip",
+    "step",
+    "after_step",
+)
