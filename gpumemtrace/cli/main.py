@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpumemtrace.cli import check, info, plot, run, summary
+from gpumemtrace.cli import check, demo, info, plot, run, simulate, summary
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
@@ -39,7 +39,7 @@ class Command(Protocol):
 
 
 # The order here is the order in `gpumemtrace --help`.
-COMMANDS: tuple[Command, ...] = (run, info, check, summary, plot)
+COMMANDS: tuple[Command, ...] = (demo, run, simulate, info, check, summary, plot)
 
 _DESCRIPTION = """\
 Where PyTorch GPU memory goes: trace a training run, or simulate it without a GPU, then read it.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpumemtrace.capture.options import RecordingOptions
     from gpumemtrace.capture.program import Program
 
-__all__ = ["add_program", "add_recording", "program_of", "recording_of"]
+__all__ = ["add_program", "add_recording", "command_of", "program_of", "recording_of"]
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -93,3 +93,17 @@ def recording_of(args: argparse.Namespace) -> RecordingOptions:
         )
     except ValueError as error:
         raise GpuMemTraceError(str(error)) from None
+
+
+def command_of(args: argparse.Namespace) -> list[str]:
+    """Return the arguments again, checked, as another process's ``gpumemtrace run`` takes them."""
+    options = recording_of(args)
+    command = ["--phases", args.phases]
+    command += ["--time-resolution", str(options.time_resolution_ns)]
+    command += ["--ring-bytes", str(options.ring_bytes)]
+    command += ["--device-interval", str(options.device_sample_interval_ms)]
+    if options.output is not None:
+        command += ["--output", str(options.output)]
+    command += ["--force"] * options.force + ["--quiet"] * options.quiet
+    command += ["-m"] * args.is_module + ["-c"] * args.is_code
+    return [*command, args.program, *args.arguments]

@@ -65,9 +65,12 @@ def _heading(summary: Summary) -> list[str]:
 
 
 def _as_text(approximation: object) -> str:
-    if isinstance(approximation, dict):
-        return ", ".join(f"{key}: {value}" for key, value in approximation.items())
-    return str(approximation)
+    """One entry of the simulated GPU's report: ``{"name", "calls", "what"}``."""
+    if not isinstance(approximation, dict) or "name" not in approximation:
+        return str(approximation)
+    calls = approximation.get("calls")
+    times = f" ({calls:,} calls)" if isinstance(calls, int) else ""
+    return f"{approximation['name']}{times}: {approximation.get('what', '')}"
 
 
 def _print_peaks(console: Console, device: DeviceSummary) -> None:

@@ -1,0 +1,1 @@
+"""What ``gpumemtrace demo`` runs: an ordinary training script that knows nothing of gpumemtrace."""
