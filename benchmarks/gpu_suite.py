@@ -104,8 +104,8 @@ def hook(out: Path) -> list[str]:
 
 def steps(out: Path, names: list[str], rounds: int) -> list[str]:
     """Step time on, off and beside PyTorch's recorder."""
-    command = [sys.executable, str(HERE / "overhead.py"), *names, "--rounds", str(rounds)]
-    _, text = call("overhead", [*command, "--json", str(out / "overhead.json")], out)
+    command = [sys.executable, str(HERE / "step_time.py"), *names, "--rounds", str(rounds)]
+    _, text = call("step_time", [*command, "--json", str(out / "step_time.json")], out)
     return text.splitlines()
 
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--stages", nargs="+", default=["parity", "transparency", "scenarios"])
     parser.add_argument("--parity", nargs="+", default=list(PARITY), help="workloads to check")
     parser.add_argument("--steps", nargs="+", default=["gpt2", "resnet50", "qwen"])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
     args.out.mkdir(exist_ok=True, parents=True)
     stages = {

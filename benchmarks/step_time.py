@@ -1,10 +1,11 @@
-"""Step time of one workload under one way of recording, in blocks, for one process.
+"""Step time with the tracer on and off and beside PyTorch's own recorder, in one process.
 
-    python benchmarks/step_time.py gpt2 --mode off --blocks 4 --steps 30
-    gpumemtrace run -q -o t.gmt benchmarks/step_time.py gpt2 --mode traced
-    python benchmarks/step_time.py gpt2 --mode history --stacks python
+    python benchmarks/step_time.py gpt2 resnet50 qwen --rounds 20 --steps 8
 
-Prints one JSON line with the block medians. ``overhead.py`` runs it alternately in all modes.
+A round runs a block of steps in each mode, in an order that changes from round to round, so that a
+machine that speeds up or slows down hits all modes alike. A mode's overhead is the median over
+rounds of its block's median step against that of ``off`` in the same round. ``off`` has the hook in
+place and no session; hook_overhead.py shows what that costs against torch's allocator alone.
 """
 
 from __future__ import annotations
@@ -12,51 +13,100 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import torch
-from workloads import WORKLOADS, train
+
+import gpumemtrace
+
+MODES = ("off", "traced", "history", "history+python")
+
+
+def record_history(mode: str | None) -> None:
+    """Switch torch's own recorder to what ``mode`` says."""
+    contexts = {"history": None, "history+python": "all"}
+    if mode in contexts:
+        torch.cuda.memory._record_memory_history(
+            max_entries=100_000, stacks="python", context=contexts[mode]
+        )
+    else:
+        torch.cuda.memory._record_memory_history(enabled=None)
+
+
+def measure_here(workload: str, rounds: int, steps: int, warmup: int) -> dict[str, list[float]]:
+    """Run in a child: mode -> median step of each round's block, in ms."""
+    from workloads import WORKLOADS, train
+
+    folder = tempfile.TemporaryDirectory()
+    plan = [MODES[(i + turn) % len(MODES)] for turn in range(rounds) for i in range(len(MODES))]
+    medians: dict[str, list[float]] = {mode: [] for mode in MODES}
+    block: list[float] = []
+    last = 0.0
+    session = gpumemtrace.install(Path(folder.name) / "warmup.gmt")
+    session.close()
+
+    def switch(to: str | None) -> None:
+        nonlocal session
+        session.close()
+        record_history(to)
+        if to == "traced":
+            session = gpumemtrace.install(Path(folder.name) / f"{len(medians['traced'])}.gmt")
+
+    def after_step(step: int, loss: torch.Tensor) -> None:
+        nonlocal last, block
+        torch.cuda.synchronize()
+        position = step - warmup
+        if position >= 0:
+            block.append(time.perf_counter() - last)
+            if (position + 1) % (steps + 1) == 0:  # the first step of a block settles in
+                medians[plan[position // (steps + 1)]].append(1e3 * statistics.median(block[1:]))
+                block = []
+        if (position + 1) % (steps + 1) == 0 and position + 1 >= 0:
+            following = (position + 1) // (steps + 1)
+            switch(plan[following] if following < len(plan) else None)
+        last = time.perf_counter()
+
+    train(WORKLOADS[workload], warmup + len(plan) * (steps + 1), after_step)
+    return medians
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workload", choices=sorted(WORKLOADS))
-    parser.add_argument("--mode", choices=("off", "traced", "history"), default="off")
-    parser.add_argument("--stacks", choices=("none", "python"), default="none")
-    parser.add_argument("--blocks", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=30, help="per block")
+    parser.add_argument("workloads", nargs="+")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=8, help="timed steps of a block")
     parser.add_argument("--warmup", type=int, default=10)
+    parser.add_argument("--json", type=Path, help="write every block's median here")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.child:
+        print(json.dumps(measure_here(args.workloads[0], args.rounds, args.steps, args.warmup)))
+        return
 
-    times: list[float] = []
-    last = 0.0
-
-    def after_step(step: int, loss: torch.Tensor) -> None:
-        nonlocal last
-        torch.cuda.synchronize()
-        if step == args.warmup - 1 and args.mode == "history":
-            torch.cuda.memory._record_memory_history(
-                max_entries=100_000,
-                stacks="python",
-                context="all" if args.stacks == "python" else None,
+    collected = {}
+    print("| workload | mode | step, ms (median) | best block, ms | against off | quartiles |")
+    print("|---|---|---|---|---|---|")
+    for workload in args.workloads:
+        command = [sys.executable, __file__, workload, "--child", "--rounds", str(args.rounds)]
+        command += ["--steps", str(args.steps), "--warmup", str(args.warmup)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+        medians = collected[workload] = json.loads(done.stdout.strip().splitlines()[-1])
+        for mode in MODES:
+            ratios = [100 * (a / b - 1) for a, b in zip(medians[mode], medians["off"], strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            print(
+                f"| {workload} | {mode} | {statistics.median(medians[mode]):.3f} | "
+                f"{min(medians[mode]):.3f} | {middle:+.2f} % | {low:+.2f} … {high:+.2f} % |",
+                flush=True,
             )
-        now = time.perf_counter()
-        if step >= args.warmup:
-            times.append(now - last)
-        last = time.perf_counter()
-
-    train(WORKLOADS[args.workload], args.warmup + args.blocks * args.steps, after_step)
-    blocks = [times[i : i + args.steps] for i in range(0, len(times), args.steps)]
-    print(
-        json.dumps(
-            {
-                "workload": args.workload,
-                "mode": args.mode if args.mode != "history" else f"history-{args.stacks}",
-                "block_median_ms": [1e3 * statistics.median(block) for block in blocks],
-                "min_ms": 1e3 * min(times),
-            }
-        )
-    )
+    if args.json:
+        args.json.write_text(json.dumps(collected))
 
 
 if __name__ == "__main__":
