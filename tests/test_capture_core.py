@@ -1,4 +1,7 @@
-"""The capture core from Python: what is pushed is in the file, whatever ends the process."""
+"""The capture core from Python: what is pushed is in the file, whatever ends the process.
+
+Over 400 lines: every way to end a process is one scenario of the same small program.
+"""
 
 from __future__ import annotations
 

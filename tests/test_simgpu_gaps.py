@@ -148,10 +148,10 @@ def test_a_process_knows_what_it_runs_on() -> None:
 
 def test_the_environment_keeps_what_was_there() -> None:
     skip_without_simgpu()
-    base = {"LD_PRELOAD": "/lib/mine.so", "LD_LIBRARY_PATH": "/a:/b", "HOME": "/home/me"}
+    base = {"LD_PRELOAD": "/lib/mine.so", "LD_LIBRARY_PATH": "/a:/b", "HOME": "/nowhere/me"}
     once = simulate.simulated_environment(find_profile("l4"), base=base)
     twice = simulate.simulated_environment(find_profile("l4"), base=once)
-    assert once["HOME"] == "/home/me"
+    assert once["HOME"] == "/nowhere/me"
     assert once["LD_PRELOAD"].endswith("libgpumemtrace_simgpu.so:/lib/mine.so")
     assert once["LD_LIBRARY_PATH"].endswith("simgpu_lib:/a:/b")
     assert twice == once

@@ -7,6 +7,8 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.data import DataLoader, TensorDataset
 
+__all__ = ["GPT", "main"]
+
 VOCABULARY, WIDTH, HEADS, LAYERS, CONTEXT, BATCH, STEPS = 8192, 384, 6, 6, 256, 16, 20
 
 
