@@ -71,7 +71,7 @@ finish(parameters=parameters)
     # Weights and two moments of each stay, and cuBLAS's workspace (32 MiB on this card) for each of
     # the two threads that use it; every step ends where the one before did.
     kept = 3 * result["parameters"] + 2 * (32 << 20)
-    assert kept <= ends[0] < 1.01 * kept
+    assert kept <= ends[0] < kept + (2 << 20)  # torch 2.11: 1 MiB more for cuBLASLt
     assert len(set(ends)) == 1
 
 
