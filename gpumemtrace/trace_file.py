@@ -38,10 +38,10 @@ class Problem:
     """Something wrong with a file that can be read all the same.
 
     ``kind`` is one of ``damaged_preamble``, ``damaged_bytes``, ``damaged_chunk``, ``truncated``,
-    ``missing_chunks``, ``foreign_chunk``, ``unknown_chunk``, ``damaged_index``, ``not_closed``,
-    ``bad_text`` (whole, but not the JSON it should be; ``offset`` is then 0). Events
-    ``first_missing_sequence`` up to ``first_missing_sequence + missing_count`` (exclusive) can't be
-    had because of it; ``missing_count`` is None when nobody can say how many.
+    ``missing_chunks``, ``foreign_chunk``, ``unknown_chunk`` (no events), ``unknown_codec`` (events),
+    ``damaged_index``, ``not_closed``, ``bad_text`` (whole, but not the JSON it should be; ``offset``
+    is then 0). Events ``first_missing_sequence`` up to ``first_missing_sequence + missing_count``
+    (exclusive) can't be had because of it; ``missing_count`` is None when nobody can say how many.
     """
 
     kind: str
@@ -160,7 +160,7 @@ class TraceFile:
     def _parse(self, text: bytes, what: str) -> dict[str, Any]:
         try:
             value = json.loads(text)
-        except ValueError as error:  # also what is no UTF-8
+        except (ValueError, RecursionError) as error:  # also what is no UTF-8
             value = error
         if isinstance(value, dict):
             return value

@@ -58,7 +58,8 @@ class Walker {
       }
     }
     report(ProblemKind::kNotClosed, source_.size_bytes(),
-           closed_ ? "the trailer is missing" : "the file was not closed");
+           closed_ ? "the trailer is missing"
+                   : "the file was not closed: its writer was killed, or is still writing");
     return std::move(result_);
   }
 
@@ -69,7 +70,8 @@ class Walker {
     const ChunkInfo chunk = describe(header, offset);
     if (chunk.end() > source_.size_bytes()) return step_over_cut(header, chunk);
     if (is_foreign(header)) {
-      report(ProblemKind::kForeignChunk, offset, "a chunk of another trace, or out of order");
+      report(ProblemKind::kForeignChunk, offset,
+             "a chunk of another trace, or one that was here before");
       return chunk.end();
     }
     note_missing(header, offset);
@@ -84,9 +86,10 @@ class Walker {
     if (is_foreign(header)) return next;
     note_missing(header, chunk.offset);
     const bool events = chunk.is(ChunkType::kEvents);
-    report(next == source_.size_bytes() ? ProblemKind::kTruncated : ProblemKind::kDamagedBytes,
-           chunk.offset, "the file ends inside this chunk", next_sequence_,
-           events ? chunk.count : 0);
+    const bool at_end = next == source_.size_bytes();
+    report(at_end ? ProblemKind::kTruncated : ProblemKind::kDamagedBytes, chunk.offset,
+           at_end ? "the file ends inside this chunk" : "bytes of this chunk are missing",
+           next_sequence_, events ? chunk.count : 0);
     next_sequence_ += events ? chunk.count : 0;
     next_number_ = header.chunk_number + 1;
     return next;

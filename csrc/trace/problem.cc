@@ -18,6 +18,8 @@ const char* name_of(ProblemKind kind) noexcept {
       return "foreign_chunk";
     case ProblemKind::kUnknownChunk:
       return "unknown_chunk";
+    case ProblemKind::kUnknownCodec:
+      return "unknown_codec";
     case ProblemKind::kDamagedIndex:
       return "damaged_index";
     case ProblemKind::kNotClosed:

@@ -15,7 +15,8 @@ enum class ProblemKind {
   kTruncated,        // the file ends inside a chunk
   kMissingChunks,    // the numbers jump though no bytes are damaged
   kForeignChunk,     // of another trace, or one that was here already
-  kUnknownChunk,     // of a type or codec newer than this reader
+  kUnknownChunk,     // of a type newer than this reader: no events are lost
+  kUnknownCodec,     // events stored in a way newer than this reader
   kDamagedIndex,     // footer or trailer; the chunks were found by walking
   kNotClosed,        // no footer: killed, or still being written
 };

@@ -97,7 +97,9 @@ void Reader::sort_out(const std::vector<ChunkInfo>& chunks) {
       } else if (chunk.is(ChunkType::kFooter)) {
         footer_ = read_json(chunk);
       } else {
-        report(ProblemKind::kUnknownChunk, chunk, "a chunk of unknown type");
+        report(
+            ProblemKind::kUnknownChunk, chunk,
+            "a chunk of type " + std::to_string(chunk.type) + ", which this version does not know");
       }
     } catch (const FormatError& error) {
       report(ProblemKind::kDamagedChunk, chunk, error.what());
@@ -129,7 +131,9 @@ std::uint64_t Reader::read(std::size_t first, std::size_t last, const EventColum
     const ChunkInfo& info = events_[i];
     try {
       if (info.codec != static_cast<std::uint16_t>(Codec::kColumns)) {
-        report(ProblemKind::kUnknownChunk, info, "events in an unknown codec");
+        report(ProblemKind::kUnknownCodec, info,
+               "events in codec " + std::to_string(info.codec) +
+                   ", which this version can't read; a newer gpumemtrace can");
         continue;
       }
       const Chunk chunk = read_chunk(*source_, info);

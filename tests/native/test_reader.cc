@@ -274,6 +274,7 @@ TEST_CASE("a newer minor version is read: unknown chunks and header extensions a
   const auto codec =
       open(with_header(bytes, offsets[2], [](ChunkHeader& header) { header.codec = 2; }));
   CHECK(read_all(*codec).size() == 15);
+  CHECK(kinds_of(*codec) == std::vector{ProblemKind::kNotClosed, ProblemKind::kUnknownCodec});
   check_nothing_wrong(*codec, events);
 
   Bytes extended = bytes;
