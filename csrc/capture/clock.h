@@ -18,18 +18,22 @@ extern GPUMEMTRACE_API const bool g_counter_is_usable;
 // Nanoseconds of CLOCK_MONOTONIC. Out of line: on the hot path it is the way not taken.
 GPUMEMTRACE_API std::uint64_t monotonic_ns() noexcept;
 
+// Meaningless unless g_counter_is_usable.
+inline std::uint64_t read_counter() noexcept {
+#if defined(__x86_64__)
+  return __rdtsc();
+#elif defined(__aarch64__)
+  std::uint64_t value;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(value));
+  return value;
+#else
+  return 0;
+#endif
+}
+
 // The clock of every event. Any thread, a signal handler included; not serialising.
 inline std::uint64_t ticks() noexcept {
-  if (g_counter_is_usable) [[likely]] {
-#if defined(__x86_64__)
-    return __rdtsc();
-#elif defined(__aarch64__)
-    std::uint64_t value;
-    asm volatile("mrs %0, cntvct_el0" : "=r"(value));
-    return value;
-#endif
-  }
-  return monotonic_ns();
+  return g_counter_is_usable ? read_counter() : monotonic_ns();
 }
 
 // The same instant on both clocks, to within uncertainty_ticks.

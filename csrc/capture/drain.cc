@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "capture/json.h"
-#include "capture/names.h"
 #include "capture/producer_state.h"
-#include "capture/threads.h"
 
 namespace gpumemtrace::capture {
 namespace {
@@ -49,6 +47,7 @@ bool before(std::uint64_t a, std::uint64_t b) noexcept {
 Drain::Drain(DrainOptions options, const ClockPair& begin)
     : options_(std::move(options)),
       output_(options_.output),
+      sampler_(options_.device_sample_interval_ns),
       clock_(begin),
       batch_(kBatch),
       discard_until_(options_.ring->head()) {
@@ -63,38 +62,48 @@ std::uint64_t Drain::to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns
 
 void Drain::open() {
   output_.open();
-  write_metadata_if_new();
+  annotations_.write_new_metadata(output_);
 }
 
 bool Drain::pass() noexcept {
+  std::uint64_t moved = 0;
   try {
     const std::uint64_t now_ns = monotonic_ns();
     if (clock_.update_due(now_ns)) clock_.update(read_clock_pair());
-    high_water_ = std::max(high_water_, options_.ring->unread());
-    move_events();
-    write_metadata_if_new();
+    moved = move_events();
+    high_water_ = std::max(high_water_, moved);
+    annotations_.write_new_metadata(output_);
     sample_devices(now_ns);
     flush_if_due(now_ns);
     publish_stats();
   } catch (const std::exception& error) {
     output_.fail(error.what());
   }
-  return options_.ring->unread() > options_.ring->capacity() / 4;
+  return moved > options_.ring->capacity() / 4;
 }
 
-// Up to the head seen at the beginning, so that fast producers can't keep a pass from ending.
-void Drain::move_events() {
+// One ring full at most, so that fast producers can't keep a pass from ending. The head is not
+// asked for: its line is the producers'.
+std::uint64_t Drain::move_events() {
   Ring& ring = *options_.ring;
-  const std::uint64_t end = ring.head();
+  const std::uint64_t begin = ring.tail();
+  const std::uint64_t end = begin + ring.capacity();
   while (true) {
     note_loss();
     write_due_gaps();
-    const bool gap_comes_first = !gaps_.empty() && before(gaps_.front().position, end);
-    const std::size_t count =
-        ring.pop(batch_.data(), kBatch, gap_comes_first ? gaps_.front().position : end);
+    std::uint64_t stop = end;
+    if (!gaps_.empty() && before(gaps_.front().position, stop)) stop = gaps_.front().position;
+    const bool stale = before(ring.tail(), discard_until_);
+    if (stale && before(discard_until_, stop)) stop = discard_until_;
+    const std::size_t count = ring.pop(batch_.data(), kBatch, stop);
     if (count == 0) break;
-    write_batch(count);
+    if (stale) {
+      add_skipped(count);
+    } else {
+      write_batch(count);
+    }
   }
+  return ring.tail() - begin;
 }
 
 // A ring that has been full stays so until pop() moves the tail: as long as that has not happened,
@@ -131,86 +140,25 @@ void Drain::write_due_gaps() {
   }
 }
 
-// The last `count` positions before tail.
 void Drain::write_batch(std::size_t count) {
-  std::size_t first = 0;
-  if (before(options_.ring->tail() - count, discard_until_)) {
-    first = std::min<std::uint64_t>(count, discard_until_ - (options_.ring->tail() - count));
-    add_skipped(first);
-  }
   const std::int64_t latest_ns = clock_.to_ns(ticks());
   bool wants_file = false;
-  for (std::size_t i = first; i < count; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     Event& event = batch_[i];
     event.time = to_file_time(event.time, latest_ns);
     if (is_allocator_event(event.kind)) {
       wants_file = true;
-      if (event.device >= 0 && event.device < kMaxDevices) devices_in_use_ |= 1U << event.device;
+      sampler_.saw(event.device);
     }
   }
   if (wants_file && options_.lazy) output_.open_or_warn();
-  write_names_if_new();
-  output_.append(batch_.data() + first, count - first);
-}
-
-// After the events were read and before they are written: whoever used a name defined it first.
-void Drain::write_names_if_new() {
-  if (!output_.is_open()) return;
-  ThreadRegistry& registry = thread_registry();
-  if (names_started_ && !name_table().has_news() && registry.size() == threads_written_) return;
-  names_started_ = true;
-  std::string phases;
-  std::string strings;
-  name_table().collect(phases, strings);
-  std::vector<ThreadEntry> entries;
-  registry.copy_from(threads_written_, entries);
-  std::string threads;
-  for (const ThreadEntry& entry : entries) {
-    if (!threads.empty()) threads += ',';
-    threads += '[' + std::to_string(++threads_written_) + ',' + std::to_string(entry.os_tid) + ',';
-    append_json_string(threads, entry.name);
-    threads += ']';
-  }
-  if (phases.empty() && strings.empty() && threads.empty()) return;
-  output_.write_names(JsonObject()
-                          .add_raw("phases", '[' + phases + ']')
-                          .add_raw("strings", '[' + strings + ']')
-                          .add_raw("threads", '[' + threads + ']')
-                          .text());
-}
-
-void Drain::write_metadata_if_new() {
-  std::vector<std::string> added;
-  {
-    const std::lock_guard guard(mutex_);
-    added.swap(new_metadata_);
-  }
-  for (std::string& json : added) output_.write_metadata(std::move(json));
+  annotations_.write_new_names(output_);
+  output_.append(batch_.data(), count);
 }
 
 void Drain::sample_devices(std::uint64_t now_ns) {
-  const DeviceProbe* probe = device_probe();
-  if (probe == nullptr || devices_in_use_ == 0 || options_.device_sample_interval_ns == 0 ||
-      now_ns < next_sample_ns_ || output_.failed()) {
-    return;
-  }
-  next_sample_ns_ = now_ns + options_.device_sample_interval_ns;
-  for (std::size_t device = 0; device < kMaxDevices; ++device) {
-    DeviceMemory memory;
-    if ((devices_in_use_ >> device & 1U) == 0 ||
-        !reader_.read(*probe, static_cast<int>(device), memory)) {
-      continue;
-    }
-    // A figure that stays the same is told once a second.
-    if (memory == last_sample_[device] && now_ns < last_sample_ns_[device] + kSecondNs) continue;
-    last_sample_[device] = memory;
-    last_sample_ns_[device] = now_ns;
-    Event event{};
-    event.kind = Kind::kDeviceUsed;
-    event.device = static_cast<std::int16_t>(device);
-    event.address = memory.own_bytes;
-    event.size = memory.used_bytes;
-    event.stream = memory.capacity_bytes;
+  if (output_.failed()) return;
+  for (Event& event : sampler_.sample(now_ns)) {
     const std::uint64_t now_ticks = ticks();
     event.time = to_file_time(now_ticks, clock_.to_ns(now_ticks));
     output_.append(&event, 1);
@@ -222,14 +170,7 @@ void Drain::flush_if_due(std::uint64_t now_ns) {
   if (now_ns < next_flush_ns_) return;
   next_flush_ns_ = now_ns + options_.flush_interval_ns -
                    std::min(options_.drain_interval_ns, options_.flush_interval_ns);
-  if (const MetadataSource source = metadata_source(); source != nullptr && output_.is_open()) {
-    std::string text(std::size_t{64} << 10, '\0');
-    text.resize(std::min(source(text.data(), text.size()), text.size()));
-    if (!text.empty() && text != source_metadata_) {
-      source_metadata_ = text;
-      output_.write_metadata(std::move(text));
-    }
-  }
+  annotations_.write_source_metadata(output_);
   output_.flush();
   if (now_ns >= next_file_check_ns_) {
     next_file_check_ns_ = now_ns + kSecondNs;
@@ -269,11 +210,6 @@ void Drain::finish(const std::string& footer_json) noexcept {
   } catch (const std::exception& error) {
     output_.fail(error.what());
   }
-}
-
-void Drain::add_metadata(const std::string& json) {
-  const std::lock_guard guard(mutex_);
-  new_metadata_.push_back(json);
 }
 
 void Drain::publish_stats() {

@@ -1,15 +1,15 @@
 // Ring -> file: the work of the one thread that reads the ring.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "capture/annotations.h"
 #include "capture/clock.h"
-#include "capture/device_memory.h"
+#include "capture/device_sampler.h"
 #include "capture/output.h"
 #include "capture/ring.h"
 #include "trace/event.h"
@@ -30,8 +30,8 @@ struct DrainStats {
   std::uint64_t dropped = 0;  // lost for want of room in the ring
   std::uint64_t gaps = 0;
   std::uint64_t bytes_written = 0;
-  std::uint64_t ring_high_water = 0;
-  std::uint64_t cpu_ns = 0;  // of the thread that calls pass()
+  std::uint64_t ring_high_water = 0;  // the most that one pass found in the ring
+  std::uint64_t cpu_ns = 0;           // of the thread that calls pass()
   std::string error;
   bool file_created = false;
 };
@@ -49,7 +49,7 @@ class Drain {
   // Makes the file and writes the metadata added so far; throws std::system_error.
   void open();
 
-  // Moves what was reserved before the call; writes names, gaps, samples; flushes when due.
+  // Moves what is in the ring; writes names, gaps, samples; flushes when due.
   // True: the ring is filling faster than the interval allows, come back at once.
   bool pass() noexcept;
 
@@ -57,7 +57,8 @@ class Drain {
   // writes all that is left and the footer (`footer_json` and "totals").
   void finish(const std::string& footer_json) noexcept;
 
-  void add_metadata(const std::string& json);  // a JSON object; goes out with the next pass
+  // A JSON object; goes out with the next pass.
+  void add_metadata(const std::string& json) { annotations_.add_metadata(json); }
   DrainStats stats() const;
 
  private:
@@ -68,12 +69,10 @@ class Drain {
   static constexpr std::size_t kBatch = 1024;
   static constexpr std::size_t kMostGaps = 256;
 
-  void move_events();
+  std::uint64_t move_events();
   void note_loss();
   void write_due_gaps();
-  void write_batch(std::size_t count);
-  void write_names_if_new();
-  void write_metadata_if_new();
+  void write_batch(std::size_t count);  // batch_[0, count)
   void sample_devices(std::uint64_t now_ns);
   void flush_if_due(std::uint64_t now_ns);
   std::uint64_t to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept;
@@ -81,22 +80,14 @@ class Drain {
 
   DrainOptions options_;
   TraceOutput output_;
+  Annotations annotations_;
+  DeviceSampler sampler_;
   Calibration clock_;
   std::vector<Event> batch_;
   std::vector<Gap> gaps_;  // not written yet, by position
   std::uint64_t discard_until_;
   std::int64_t last_time_ns_ = 0;
 
-  std::size_t threads_written_ = 0;
-  bool names_started_ = false;
-  std::string source_metadata_;  // what the metadata source said last
-
-  DeviceMemoryReader reader_;
-  std::uint32_t devices_in_use_ = 0;  // bit d: device d had an allocator event
-  std::array<DeviceMemory, kMaxDevices> last_sample_{};
-  std::array<std::uint64_t, kMaxDevices> last_sample_ns_{};
-
-  std::uint64_t next_sample_ns_ = 0;
   std::uint64_t next_flush_ns_ = 0;
   std::uint64_t next_file_check_ns_ = 0;
 
@@ -104,9 +95,8 @@ class Drain {
   std::uint64_t gaps_written_ = 0;
   std::uint64_t high_water_ = 0;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards stats_
   DrainStats stats_;
-  std::vector<std::string> new_metadata_;
 };
 
 }  // namespace gpumemtrace::capture

@@ -49,9 +49,9 @@ void Loss::add(const Loss& later) noexcept {
 }
 
 Ring::Ring(const RingOptions& options)
-    : mask_(options.capacity - 1),
-      head_(options.start_position),
+    : head_(options.start_position),
       seen_tail_(options.start_position),
+      mask_(options.capacity - 1),
       tail_(options.start_position) {
   const auto capacity = static_cast<std::int64_t>(options.capacity);
   const std::int64_t margin = options.margin.value_or(std::min(kUsualMargin, capacity / 4));

@@ -107,7 +107,7 @@ class Ring {
   // --- the consumer: one thread at a time ---
 
   // Copies up to `limit` events that come before position `end`, in order; returns how many. Stops
-  // early at a slot that is reserved but not published.
+  // early at the first slot that is not published.
   std::size_t pop(Event* out, std::size_t limit, std::uint64_t end) noexcept;
 
   // Takes what has been counted as lost since the last call. Events are never taken without their
@@ -139,19 +139,19 @@ class Ring {
   GPUMEMTRACE_API void abandon(std::uint64_t position) noexcept;
   GPUMEMTRACE_API void count_loss(Kind kind, std::uint64_t size, std::int16_t device) noexcept;
 
-  // Read by all, written by nobody.
-  alignas(kLineBytes) Slot* slots_ = nullptr;
-  std::uint64_t mask_ = 0;
-  std::uint64_t limit_ = 0;
-  std::size_t mapped_bytes_ = 0;
-
-  // Producers' line.
+  // Producers' line; what never changes stands here too, so that a push needs no other. The
+  // consumer does not read this line unless something was lost: it finds events by their slots.
+  //
   // fetch_add relaxed: only hands out numbers. What a position holds is ordered by `published`.
   alignas(kLineBytes) std::atomic<std::uint64_t> head_;
   // A recent tail, so that a push need not touch the consumer's line. release (refresh) -> acquire
   // (push); together with tail_ it carries "the consumer has read that slot" to the next writer.
   std::atomic<std::uint64_t> seen_tail_;
   std::atomic<std::uint64_t> resync_{0};
+  Slot* slots_ = nullptr;
+  std::uint64_t mask_ = 0;
+  std::uint64_t limit_ = 0;
+  bool use_counter_ = g_counter_is_usable;
 
   // Consumer's line. release (pop) -> acquire (refresh_finds_room, position_is_free).
   alignas(kLineBytes) std::atomic<std::uint64_t> tail_;
@@ -166,6 +166,7 @@ class Ring {
   // Positions to step over; entry p % size holds abandoned_key(p), 0 = empty. relaxed: an entry says
   // nothing of any other memory.
   alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kAbandonedSlots> abandoned_{};
+  std::size_t mapped_bytes_ = 0;
 };
 
 // Differences of positions are signed: a thread may hold an old head beside a newer tail.
@@ -181,7 +182,7 @@ inline bool Ring::push(Event& event) noexcept {
   }
   // Before the reservation: a thread that loses its core in between then has a time that is too
   // early, never one that later positions would have to catch up with.
-  event.time = ticks();
+  event.time = use_counter_ ? read_counter() : monotonic_ns();
   const std::uint64_t position = head_.fetch_add(1, std::memory_order_relaxed);
   if (static_cast<std::int64_t>(position - seen_tail) > static_cast<std::int64_t>(mask_))
       [[unlikely]] {

@@ -31,7 +31,7 @@ struct SessionStats {
   std::uint64_t skipped = 0;  // allocator events between sessions, since the process began
   std::uint64_t bytes_written = 0;
   std::uint64_t ring_capacity = 0;       // events
-  std::uint64_t ring_high_water = 0;     // events
+  std::uint64_t ring_high_water = 0;     // events, the most that the drain found waiting
   std::uint64_t drain_cpu_ns = 0;        // what the drain thread has cost
   std::uint64_t begin_monotonic_ns = 0;  // CLOCK_MONOTONIC at trace time 0,
   std::uint64_t begin_wall_ns = 0;       // and ns since 1970

@@ -1,0 +1,67 @@
+#include "capture/annotations.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "capture/json.h"
+#include "capture/names.h"
+#include "capture/producer_state.h"
+#include "capture/threads.h"
+
+namespace gpumemtrace::capture {
+namespace {
+
+constexpr std::size_t kMostSourceBytes = std::size_t{64} << 10;
+
+}  // namespace
+
+void Annotations::write_new_names(TraceOutput& output) {
+  if (!output.is_open()) return;
+  const ThreadRegistry& registry = thread_registry();
+  if (names_started_ && !name_table().has_news() && registry.size() == threads_written_) return;
+  names_started_ = true;
+  std::string phases;
+  std::string strings;
+  name_table().collect(phases, strings);
+  std::vector<ThreadEntry> entries;
+  registry.copy_from(threads_written_, entries);
+  std::string threads;
+  for (const ThreadEntry& entry : entries) {
+    if (!threads.empty()) threads += ',';
+    threads += '[' + std::to_string(++threads_written_) + ',' + std::to_string(entry.os_tid) + ',';
+    append_json_string(threads, entry.name);
+    threads += ']';
+  }
+  if (phases.empty() && strings.empty() && threads.empty()) return;
+  output.write_names(JsonObject()
+                         .add_raw("phases", '[' + phases + ']')
+                         .add_raw("strings", '[' + strings + ']')
+                         .add_raw("threads", '[' + threads + ']')
+                         .text());
+}
+
+void Annotations::add_metadata(const std::string& json) {
+  const std::lock_guard guard(mutex_);
+  added_.push_back(json);
+}
+
+void Annotations::write_new_metadata(TraceOutput& output) {
+  std::vector<std::string> added;
+  {
+    const std::lock_guard guard(mutex_);
+    added.swap(added_);
+  }
+  for (std::string& json : added) output.write_metadata(std::move(json));
+}
+
+void Annotations::write_source_metadata(TraceOutput& output) {
+  const MetadataSource source = metadata_source();
+  if (source == nullptr || !output.is_open()) return;
+  std::string said(kMostSourceBytes, '\0');
+  said.resize(std::min(source(said.data(), said.size()), said.size()));
+  if (said.empty() || said == source_said_) return;
+  source_said_ = said;
+  output.write_metadata(std::move(said));
+}
+
+}  // namespace gpumemtrace::capture
