@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from programs import places, record_programs
+from programs import PLACE_OF, places, record_programs
 
 from gpumemtrace.trace import Trace
 
@@ -24,6 +24,11 @@ TOGETHER = (
     "lbfgs",
     "gan",
     "compiled",
+    "trouble",
+    "parts",
+    "ddp",
+    "threads",
+    "by_hand",
 )
 
 
@@ -161,6 +166,85 @@ def test_a_compiled_model(traces: dict[str, Trace]) -> None:
         assert found["clip", "backward", step] == 1
         assert found["step", "optimizer", step] == 1
     assert found["eval", "eval", 3] == 1
+
+
+def test_calls_that_raise(traces: dict[str, Trace]) -> None:
+    trace = traces["trouble"]
+    found = places(trace)
+    # 3 good iterations, 6 whose forward raises, 3 good ones, 2 whose step raises, 2 good ones.
+    assert len(trace.steps) == 8
+    assert total(found, "batch", "data") == 12 + 4
+    assert total(found, "forward", "forward") == 16
+    assert total(found, "loss", "forward") == 10
+    assert total(found, "clip", "backward") == 10
+    assert total(found, "step", "optimizer") == 10
+    assert total(found, "after_step", "data") == 8
+    assert total(found, "after_step", "forward") == 6
+    assert total(found, "after_step", "optimizer") == 2
+    assert total(found, "batch", "optimizer") == 4  # zero_grad is over, and nothing else began
+
+
+def total(found: Counter[tuple[str, str, int]], place: str, phase: str) -> int:
+    return sum(times for key, times in found.items() if key[:2] == (place, phase))
+
+
+def test_models_in_parts_and_models_that_train_themselves(traces: dict[str, Trace]) -> None:
+    trace = traces["parts"]
+    assert len(trace.steps) == 4
+    found = places(trace)
+    for step in (0, 1):
+        assert found["checkpointed", "forward", step] == 20
+        assert found["loss", "forward", step] == 1
+        assert found["clip", "backward", step] == 1
+    for step in (2, 3):
+        assert found["forward", "forward", step] == 1
+        assert found["backward", "backward", step] == 1
+        assert found["collate", "forward", step] == 1
+        assert found["step", "optimizer", step] == 1
+        assert found["after_step", "forward", step + 1] == 1
+
+
+def test_distributed_data_parallel(traces: dict[str, Trace]) -> None:
+    trace = traces["ddp"]
+    assert len(trace.steps) == 2
+    found = places(trace)
+    for step in (0, 1):
+        assert found["forward", "forward", step] == 2
+        assert found["loss", "forward", step] == 2
+        assert found["backward", "backward", step] == 2
+        assert found["clip", "backward", step] == 1
+
+
+def test_threads(traces: dict[str, Trace]) -> None:
+    trace = traces["threads"]
+    assert len(trace.steps) == 3
+    found = places(trace)
+    assert total(found, "collate", "data") == 3
+    assert total(found, "forward", "forward") == 3
+    assert total(found, "backward", "backward") == 3  # noted in autograd's thread
+
+
+def test_phases_by_hand_around_and_inside(traces: dict[str, Trace]) -> None:
+    trace = traces["by_hand"]
+    assert len(trace.steps) == 6 - 2  # two automatic ones, taken over by the first step()
+    paths: dict[str, set[str]] = {}
+    for chunk in trace.chunks():
+        for size, path in zip(chunk.raw["size_bytes"], chunk.phase_path, strict=True):
+            if size in PLACE_OF:
+                paths.setdefault(PLACE_OF[size], set()).add("/".join(trace.phase_paths[path]))
+    assert paths == {
+        "init": {"setup"},
+        "batch": {"train"},
+        "forward": {"train/forward"},
+        "checkpointed": {"train/forward", "train/distill/eval"},
+        "collate": {"train/forward/distill"},
+        "eval": {"train/distill/eval"},
+        "loss": {"train/forward"},
+        "backward": {"train/backward"},
+        "clip": {"train/backward/clip"},
+        "step": {"train/optimizer"},
+        "after_step": {"data"},
+    }
 
 
 def test_a_hugging_face_trainer(tmp_path: Path) -> None:

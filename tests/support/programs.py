@@ -11,7 +11,7 @@ from simgpu import run_simulated
 import gpumemtrace
 from gpumemtrace.trace import Trace
 
-__all__ = ["PROGRAMS", "places", "record_programs"]
+__all__ = ["PLACE_OF", "PROGRAMS", "places", "record_programs"]
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
 
@@ -37,12 +37,11 @@ def record_programs(names: Sequence[str], folder: Path) -> dict[str, Trace]:
 
 def places(trace: Trace) -> Counter[tuple[str, str, int]]:
     """Return how often each place was noted, with the phase and step that the trace gives it."""
-    place_of = {10_001 + 1_000 * number: place for number, place in enumerate(PLACES)}
     found: Counter[tuple[str, str, int]] = Counter()
     columns = trace.columns("kind", "size_bytes", "phase", "step")
     for kind, size, phase, step in zip(*columns.values(), strict=True):
-        if kind == 1 and int(size) in place_of:
-            found[place_of[int(size)], trace.phase_name(int(phase)) or "", int(step)] += 1
+        if kind == 1 and int(size) in PLACE_OF:
+            found[PLACE_OF[int(size)], trace.phase_name(int(phase)) or "", int(step)] += 1
     return found
 
 
@@ -60,3 +59,4 @@ PLACES = (
     "step",
     "after_step",
 )
+PLACE_OF = {10_001 + 1_000 * number: place for number, place in enumerate(PLACES)}
