@@ -11,7 +11,7 @@ with phase("setup"):
     model, criterion = Model().cuda(), Criterion()
 optimizer = NotedSGD(model.parameters(), lr=0.1)
 teacher = Model().cuda()
-for i in range(3):
+for _ in range(3):
     with phase("train"):
         x = batch()
         y = model(x)
