@@ -40,8 +40,9 @@ class Problem:
     ``kind`` is one of ``damaged_preamble``, ``damaged_bytes``, ``damaged_chunk``, ``truncated``,
     ``missing_chunks``, ``foreign_chunk``, ``unknown_chunk`` (no events), ``unknown_codec``
     (events), ``damaged_index``, ``not_closed``, ``bad_text`` (whole, but not the JSON it should
-    be; ``offset`` is then 0). Events ``first_missing_sequence`` up to ``first_missing_sequence + missing_count``
-    (exclusive) can't be had because of it; ``missing_count`` is None when nobody can say how many.
+    be; ``offset`` is then 0). Events ``first_missing_sequence`` up to
+    ``first_missing_sequence + missing_count`` (exclusive) can't be had because of it;
+    ``missing_count`` is None when nobody can say how many.
     """
 
     kind: str
