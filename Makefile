@@ -74,6 +74,7 @@ $(STAMPS)/package: $(STAMPS)/torch $(SOURCES)
 
 $(STAMPS)/test-tools: $(STAMPS)/pip pyproject.toml
 	$(PIP) install --quiet --group build --group test
+	$(PIP) install --quiet --no-deps --group test-with-torch
 	@touch $@
 
 $(STAMPS)/lint-tools: $(STAMPS)/pip pyproject.toml
