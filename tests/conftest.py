@@ -5,6 +5,7 @@ Python puts the current folder first on ``sys.path`` (``python -m pytest``), so 
 instead of the installed package. The root is taken off the path here, however pytest was started.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,10 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != RO
 
 from gpumemtrace import build_info  # noqa: E402
 from gpumemtrace.errors import InstallError  # noqa: E402
+
+# A shell starts background jobs with SIGINT ignored, and what they start inherits that; a signal
+# with a handler reaches children at its default. Tests of Ctrl-C need the default.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Other work shares the machines that run this: time says nothing about an example.
 hypothesis.settings.register_profile(
