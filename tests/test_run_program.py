@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 import textwrap
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
