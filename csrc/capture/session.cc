@@ -108,9 +108,10 @@ std::uint64_t wall_ns() noexcept {
 }
 
 std::string clock_json(const SessionStats& stats) {
+  const std::string_view source = g_counter_is_usable ? "cpu_counter" : "monotonic";
   return JsonObject()
       .add_raw("clock", JsonObject()
-                            .add("source", g_counter_is_usable ? "cpu_counter" : "monotonic")
+                            .add("source", source)
                             .add("begin_monotonic_ns", stats.begin_monotonic_ns)
                             .add("begin_wall_ns", stats.begin_wall_ns)
                             .text())
