@@ -11,7 +11,7 @@ from simgpu import result_of, run_simulated, skip_without_simgpu
 
 from gpumemtrace.capture import simulate
 from gpumemtrace.capture.gpu_profiles import find_profile
-from gpumemtrace.errors import InstallError
+from gpumemtrace.errors import InstallError, TorchMismatchError
 
 pytestmark = pytest.mark.simgpu
 
@@ -192,3 +192,32 @@ def test_other_programs_are_not_disturbed() -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
     assert os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]
+
+
+def test_functions_looked_up_by_name_are_those_written_for_it() -> None:
+    """Driver functions carry a version (_v2) that whoever asks by name leaves out."""
+    done = run_simulated("""
+        import ctypes, json
+        cuda = ctypes.CDLL(None)
+        def find(name):
+            found = ctypes.c_void_p()
+            where = ctypes.byref(found), 12000, ctypes.c_ulong(0), None
+            status = cuda.cuGetProcAddress_v2(name, *where)
+            return status, found.value
+        def address(name):
+            return ctypes.cast(getattr(cuda, name), ctypes.c_void_p).value
+        print(json.dumps([
+            find(b"cuMemGetAddressRange") == (0, address("cuMemGetAddressRange_v2")),
+            find(b"cuCtxPushCurrent") == (0, address("cuCtxPushCurrent_v2")),
+            find(b"cuMemCreate") == (0, address("cuMemCreate")),
+            find(b"cuNoSuchFunction"),
+        ]))
+    """)
+    assert result_of(done) == [True, True, True, [500, None]]
+
+
+def test_another_torch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without_simgpu()
+    monkeypatch.setattr(simulate, "version", lambda _: "1.13.1+cu117")
+    with pytest.raises(TorchMismatchError, match=r"torch 1\.13\.1 is installed: .*pip install"):
+        simulate.simulated_environment(find_profile("l4"))

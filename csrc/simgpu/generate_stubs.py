@@ -124,8 +124,12 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["sonames"] and len(arguments) == 2:
         print("\n".join(find_sonames(Path(arguments[1]))))
     elif arguments[:1] == ["stubs"] and len(arguments) == 5:
-        torch_lib, include, written, output = map(Path, arguments[1:])
-        _write_stubs(find_wanted(torch_lib, include) - read_symbols(written).exported, output)
+        torch_lib, include, library, output = map(Path, arguments[1:])
+        written = read_symbols(library).exported
+        # cuMemFree is cuMemFree_v2 to whoever compiles against the headers: a refusing stub of
+        # the plain name would be found first where the function is looked up by name.
+        renamed = {name[:-3] for name in written if re.fullmatch(r"cu[A-Z].*_v\d", name)}
+        _write_stubs(find_wanted(torch_lib, include) - written - renamed, output)
     else:
         raise SystemExit(__doc__)
 

@@ -16,10 +16,10 @@ struct Slot {
   std::atomic<const void*> host{nullptr};
   std::atomic<uint32_t> pattern{0};
 };
-inline constexpr uint32_t kSlots = 1 << 14;
+inline constexpr uint32_t kSlots = 1 << 15;
 extern Slot slots[kSlots];
 inline uint32_t home_of(const void* host) noexcept {
-  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(host) * 0x9E3779B97F4A7C15u) >> 50);
+  return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(host) * 0x9E3779B97F4A7C15u) >> 49);
 }
 void count_launch(uint32_t pattern) noexcept;
 

@@ -13,13 +13,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gpumemtrace import build_info
 from gpumemtrace.capture.gpu_profiles import GpuProfile
-from gpumemtrace.errors import InstallError
+from gpumemtrace.errors import InstallError, TorchMismatchError
 
 __all__ = [
     "exec_simulated",
@@ -65,11 +66,13 @@ def simulated_environment(
     """Return the whole environment of a process that sees ``devices`` cards of ``profile``.
 
     It starts from ``base`` (``os.environ`` by default). ``alloc_conf`` is what one would give torch
-    in ``PYTORCH_CUDA_ALLOC_CONF``. Raises `InstallError` when this build has no simulated GPU.
+    in ``PYTORCH_CUDA_ALLOC_CONF``. Raises `InstallError` when this build has no simulated GPU,
+    `TorchMismatchError` when it has one for another torch.
     """
     if not 1 <= devices <= MOST_DEVICES:
         raise InstallError(f"{devices} simulated GPUs: there can be 1 to {MOST_DEVICES}")
     library = library_path()
+    _check_torch()
     environment = dict(os.environ if base is None else base)
     _put_first(environment, "LD_PRELOAD", str(library))
     _put_first(environment, "LD_LIBRARY_PATH", str(library.with_name("simgpu_lib")))
@@ -141,6 +144,23 @@ def _preloaded() -> ctypes.CDLL | None:
         return None
     library.gpumemtrace_sim_report.restype = ctypes.c_size_t
     return library
+
+
+def _check_torch() -> None:
+    """Raise unless the torch that would be imported is the one this was built for."""
+    built_for = (build_info.torch_version() or "").partition("+")[0]
+    try:
+        installed = version("torch").partition("+")[0]
+    except PackageNotFoundError:
+        raise InstallError(
+            f"torch is not installed for {sys.executable}: install a CUDA build of torch, then "
+            f"build gpumemtrace for it: {build_info.how_to_rebuild()}"
+        ) from None
+    if installed != built_for:
+        raise TorchMismatchError(
+            f"the simulated GPU was built for torch {built_for}, but torch {installed} is "
+            f"installed: {build_info.how_to_rebuild()}"
+        )
 
 
 def _put_first(environment: dict[str, str], variable: str, entry: str) -> None:
