@@ -74,7 +74,9 @@ assert not (here / "c.gmt").exists()
     assert first.size_bytes.tolist() == [1001, 0, 1002, 0]
     assert [first.phase_name(p) for p in first.phase] == [None, None, "mine", "mine"]
     assert first.footer["reason"] == "closed"
-    assert gpumemtrace.open(tmp_path / "b.gmt").size_bytes.tolist() == [1005, 0]
+    again = gpumemtrace.open(tmp_path / "b.gmt")
+    assert again.size_bytes.tolist() == [1005, 0]
+    assert again.run_record["devices"] == first.run_record["devices"]
 
 
 def test_the_run_record(tmp_path: Path) -> None:

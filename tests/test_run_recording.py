@@ -243,6 +243,28 @@ def test_the_plain_name_is_for_the_process_that_was_asked(
     assert len(names) == 4
 
 
+def test_torchrun_gives_one_file_per_rank(
+    write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    write(
+        "rank.py",
+        """
+        import os, torch
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.ones(1000 + int(os.environ["RANK"]), device=device)
+        """,
+    )
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    python(*RUN, "-q", *launcher, "rank.py", cwd=tmp_path, devices=2)
+    traces = traces_in(tmp_path)
+    found = {trace.run_record["rank"]: trace for trace in traces}
+    assert [trace.devices for _, trace in sorted(found.items())] == [(0,), (1,)]
+    for rank, trace in found.items():
+        assert trace.size_bytes.tolist()[0] == 4000 + 4 * rank
+        name = Path(trace.path or "").name
+        assert name == f"gpumemtrace-rank.{rank}.{trace.run_record['pid']}.gmt"
+
+
 def test_data_loader_workers_write_nothing(
     write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:

@@ -147,9 +147,14 @@ class ForwardHooks {
       stack.end(Work::kForward);
       return;
     }
-    clean_up();
-    put(attribute(module, kForwardHooks), after_);
-    put(attribute(module, kAlwaysCalled), py::bool_(true));
+    try {
+      clean_up();
+      put(attribute(module, kForwardHooks), after_);
+      put(attribute(module, kAlwaysCalled), py::bool_(true));
+    } catch (...) {  // its end would never be told
+      stack.end(Work::kForward);
+      throw;
+    }
     disarm();
   }
 

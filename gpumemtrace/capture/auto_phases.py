@@ -46,7 +46,7 @@ from typing import Any
 
 from gpumemtrace import _core
 from gpumemtrace.capture import compiled_code
-from gpumemtrace.capture.forward_watch import ForwardWatch
+from gpumemtrace.capture.forward_watch import forward_watch
 from gpumemtrace.capture.import_watch import forget, when_imported
 from gpumemtrace.capture.steps import counter
 from gpumemtrace.capture.watch import OptimizerTags
@@ -71,7 +71,7 @@ class AutoPhases:
         self._torch = torch
         self._is_compiling = torch.compiler.is_dynamo_compiling
         self._current_autograd_node = torch._C._current_autograd_node
-        self._watch = ForwardWatch(torch)
+        self._watch = forward_watch(torch)
         # By thread, the optimizers within step(); whether that is a phase, whether it is to be
         # tagged.
         self._stepping: dict[int, list[tuple[Any, bool, bool]]] = {}

@@ -12,6 +12,7 @@ it; but it warns about any global hook, which would be a new line on the user's 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
@@ -100,8 +101,8 @@ class _Entry:
         module, optimizer = self._what()
         begun = False
         if module is not None:
-            training = module.training and self._torch.is_grad_enabled()
-            begun = _core.begin_work(FORWARD if training else EVAL)
+            learns = module.training and self._torch.is_grad_enabled()
+            begun = _core.begin_work(FORWARD if learns else EVAL)
         elif optimizer is not None:
             begun = _core.begin_work(OPTIMIZER)
 
@@ -118,11 +119,13 @@ class _Entry:
         """Return the module and the optimizer that the compiled function works with, or None."""
         if self._known is None:
             module = optimizer = None
-            for value in _referred(self._function):
-                if module is None and isinstance(value, self._torch.nn.Module):
-                    module = value
-                if optimizer is None and isinstance(value, self._torch.optim.Optimizer):
-                    optimizer = value
+            # Looking at somebody's objects may run their code: the call must not fail for that.
+            with contextlib.suppress(Exception):
+                for value in _referred(self._function):
+                    if module is None and isinstance(value, self._torch.nn.Module):
+                        module = value
+                    if optimizer is None and isinstance(value, self._torch.optim.Optimizer):
+                        optimizer = value
             self._known = module, optimizer
         return self._known
 

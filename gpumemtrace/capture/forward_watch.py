@@ -14,6 +14,7 @@ The hooks themselves are native: ``csrc/python/bind_forward_watch.cc``.
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,13 @@ from typing import Any
 
 from gpumemtrace import _core
 
-__all__ = ["ForwardWatch"]
+__all__ = ["ForwardWatch", "forward_watch"]
+
+
+@functools.cache
+def forward_watch(torch: Any) -> ForwardWatch:
+    """Return the one watch of this process: compiled code holds on to it between sessions."""
+    return ForwardWatch(torch)
 
 
 class ForwardWatch:

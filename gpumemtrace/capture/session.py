@@ -140,6 +140,7 @@ def start(options: RecordingOptions, *, lazy: bool, launched: bool = False) -> S
         if not session.closed:
             _current = session
     _close_at_end_of_process()
+    _tell_when_cuda_is_up()
     return session
 
 
@@ -197,9 +198,8 @@ class Session:
         counter.begin_session(self._step_began, enabled=options.phases is not None)
         _core.begin_phases(_MODES[options.phases])
         if options.phases == "auto":
-            self._auto = AutoPhases(sys.modules["torch"])
+            self._look()
         record_baseline()
-        _tell_when_cuda_is_up()
 
     @property
     def path(self) -> Path:
@@ -236,13 +236,21 @@ class Session:
             if os.getpid() == self._pid:
                 self._update_record()
                 footer = {"reason": reason, "steps": counter.number}
+                counter.end_session()
                 self._final = _stats(_core.session_stop(json.dumps(footer)))
                 if self._announce and self._final.file_created:
-                    print(_farewell(self), file=sys.stderr)
+                    _say(_farewell(self))
             else:
                 self._final = _stats(_core.session_stats())
             if _current is self:
                 _current = None
+
+    def _look(self) -> None:
+        """Put the automatic phases' hooks into torch."""
+        try:
+            self._auto = AutoPhases(sys.modules["torch"])
+        except Exception as error:  # a torch that has changed: the memory is recorded all the same
+            _say(f"no automatic phases: {type(error).__name__}: {error}")
 
     def stop_looking(self) -> None:
         """Take the automatic phases' hooks out of torch."""
@@ -283,10 +291,17 @@ class Session:
 
     def _update_record(self) -> None:
         """Add what has become known, or has changed, since the last time."""
-        late = run_record.late()
-        if news := {key: value for key, value in late.items() if value != self._known[key]}:
-            self._known = late
-            _core.add_metadata(json.dumps(news))
+        try:
+            late = run_record.late()
+            if news := {key: value for key, value in late.items() if value != self._known[key]}:
+                self._known = late
+                _core.add_metadata(json.dumps(news))
+        except Exception as error:  # called in the middle of the training
+            _say(f"the run record stays as it was: {type(error).__name__}: {error}")
+
+
+def _say(text: str) -> None:
+    print(f"gpumemtrace: {text}", file=sys.stderr)
 
 
 def _stats(native: dict[str, Any]) -> SessionStats:
@@ -301,7 +316,7 @@ def _farewell(session: Session) -> str:
     lost = f", {stats.dropped:,} lost" if stats.dropped else ""
     name = shlex.quote(str(path))
     return (
-        f"gpumemtrace: wrote {path} ({stats.events:,} events{lost}, "
+        f"wrote {path} ({stats.events:,} events{lost}, "
         f"{stats.bytes_written / 2**20:.1f} MiB); next: gpumemtrace summary {name}"
     )
 
@@ -327,7 +342,7 @@ def _cuda_is_up() -> None:
         elif _before_fork is not None:
             _record_in_child(_before_fork)
     except Exception as error:  # within torch's initialisation: it must not fail because of us
-        print(f"gpumemtrace: {error}", file=sys.stderr)
+        _say(f"what devices there are is not recorded: {type(error).__name__}: {error}")
 
 
 def _record_in_child(parent: Session) -> None:

@@ -30,7 +30,8 @@ class StepCounter:
     """The steps of this process. Used by the threads that train, one at a time."""
 
     def __init__(self) -> None:
-        self.begin_session(lambda number: None, enabled=False)
+        self.begin_session(lambda number: None)
+        self.end_session()
 
     def begin_session(self, on_step: Callable[[int], None], *, enabled: bool = True) -> None:
         """Start again at step 0; ``on_step(number)`` is told of each step that begins."""
@@ -41,6 +42,12 @@ class StepCounter:
         self._owner: weakref.ref[object] | None = None
         self._others: dict[int, int] = {}  # id of an optimizer -> its steps since the owner's last
         self._usual = 0  # the most steps another made between two of the owner's
+
+    def end_session(self) -> None:
+        """Count no more, and forget the session and its optimizer."""
+        self._enabled = False
+        self._on_step = lambda number: None
+        self._owner = None
 
     def step_by_hand(self, number: int | None) -> None:
         """See `gpumemtrace.step`."""
