@@ -106,9 +106,9 @@ class Ring {
 
   // --- the consumer: one thread at a time ---
 
-  // Copies up to `limit` events that come before position `end`, in order; returns how many. Stops
+  // Copies up to `most` events that come before position `end`, in order; returns how many. Stops
   // early at the first slot that is not published.
-  std::size_t pop(Event* out, std::size_t limit, std::uint64_t end) noexcept;
+  std::size_t pop(Event* out, std::size_t most, std::uint64_t end) noexcept;
 
   // Takes what has been counted as lost since the last call. Events are never taken without their
   // bytes and frees; those of an event being counted right now may come one call early.
@@ -199,11 +199,11 @@ inline bool Ring::push(Event& event) noexcept {
   return true;
 }
 
-inline std::size_t Ring::pop(Event* out, std::size_t limit, std::uint64_t end) noexcept {
+inline std::size_t Ring::pop(Event* out, std::size_t most, std::uint64_t end) noexcept {
   const std::uint64_t begin = tail_.load(std::memory_order_relaxed);
   std::uint64_t position = begin;
   std::size_t count = 0;
-  while (position != end && count < limit) {
+  while (position != end && count < most) {
     const Slot& slot = slots_[position & mask_];
     if (slot.published.load(std::memory_order_acquire) == position + 1) {
       out[count++] = slot.event;

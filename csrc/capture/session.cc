@@ -45,7 +45,6 @@ struct State {
   std::vector<Ring*> rings;  // by size; reused, never unmapped
   Recording* recording = nullptr;
   SessionStats last;
-  bool handlers_set = false;
 };
 
 State& state() {
@@ -182,9 +181,20 @@ void stop_at_exit() {
   session.mutex.unlock();
 }
 
+// Before the first lock is taken: a fork at any later moment must find the handlers.
+void set_process_handlers() {
+  static const bool set = [] {
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    std::atexit(stop_at_exit);
+    return true;
+  }();
+  static_cast<void>(set);
+}
+
 }  // namespace
 
 void start_session(const SessionOptions& options) {
+  set_process_handlers();
   State& session = state();
   const std::lock_guard guard(session.mutex);
   if (session.recording != nullptr) {
@@ -218,11 +228,6 @@ void start_session(const SessionOptions& options) {
   name_table().begin_session();
   recording->thread = start_thread(*recording);
   session.recording = recording.release();
-  if (!session.handlers_set) {
-    session.handlers_set = true;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    std::atexit(stop_at_exit);
-  }
   activate_ring(ring);
 }
 

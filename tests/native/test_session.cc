@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -120,6 +121,43 @@ TEST_CASE("the shortest life of a session, many times, with threads that never s
   }
   stop = true;
   for (auto& thread : threads) thread.join();
+}
+
+TEST_CASE("eight threads at once: every event is in the file once, or counted as lost") {
+  constexpr std::uint64_t kEach = 50'000;
+  const TemporaryPath path;
+  SessionOptions options = to(path);
+  options.ring_bytes = 1 << 20;
+  start_session(options);
+  std::vector<std::thread> threads;
+  std::atomic<std::uint64_t> accepted{0};
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      std::uint64_t mine = 0;
+      for (std::uint64_t n = 1; n <= kEach; ++n) mine += record(n) ? 1 : 0;
+      accepted += mine;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const SessionStats stats = stop_session("{}");
+  CHECK(accepted + stats.dropped == 8 * kEach);
+  const ReadBack trace = read_back(path.name());
+  CHECK(trace.events.size() == accepted + stats.gaps);
+  std::map<std::uint32_t, std::uint64_t> last;
+  std::uint64_t wrong = 0;
+  std::uint64_t lost = 0;
+  for (const Event& event : trace.events) {
+    if (event.kind == Kind::kGap) {
+      lost += event.address;
+    } else if (event.address <= last[event.thread]) {
+      ++wrong;
+    } else {
+      last[event.thread] = event.address;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(lost == stats.dropped);
+  CHECK(last.size() == 8);
 }
 
 TEST_CASE("a forked child records nothing and leaves its parent's file alone") {
