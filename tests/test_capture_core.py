@@ -197,8 +197,12 @@ def test_a_file_that_may_not_grow_costs_one_warning(tmp_path):
     code = """
         import resource, sys, time
         from gpumemtrace import _core
-        _core.session_start(sys.argv[1], metadata_json="{}", drain_interval_ms=1)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        _core.session_start(sys.argv[1], metadata_json="{}", flush_interval_ms=5)
+        assert _core.push_step(0)
+        while len(_core.TraceFile(sys.argv[1]).chunks) == 0:
+            time.sleep(0.01)
+        room = _core.session_stats()["bytes_written"] + 20_000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
         for round in range(200):
             for number in range(500):
                 assert _core.push_tag((round * 7919 + number * 104729) % 2**40, number, 0, 0, 0)
