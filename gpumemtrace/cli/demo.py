@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gpumemtrace.cli.own_process import python_arguments
 from gpumemtrace.errors import InstallError
 
 __all__ = ["add_parser", "run"]
@@ -71,4 +72,5 @@ def run(args: argparse.Namespace) -> int:
 
 def gpumemtrace(*arguments: str) -> int:
     """Run one command in a process of its own, so that each sees what a user's would."""
-    return subprocess.run([sys.executable, "-m", "gpumemtrace", *arguments], check=False).returncode
+    command = [sys.executable, *python_arguments(*arguments)]
+    return subprocess.run(command, check=False).returncode

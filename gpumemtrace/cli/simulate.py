@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from gpumemtrace.cli.own_process import python_arguments
 from gpumemtrace.cli.program_options import add_program, add_recording, command_of
 from gpumemtrace.errors import GpuMemTraceError
 
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.capture.simulate import exec_simulated
 
     exec_simulated(
-        ["-m", "gpumemtrace", "run", *command_of(args)],
+        python_arguments("run", *command_of(args)),
         _profile_of(args),
         devices=args.gpus,
         alloc_conf=args.alloc_conf,
