@@ -165,6 +165,11 @@ class Marks:
         """Allocs and frees."""
         return int(self.counts[Kind.ALLOC] + self.counts[Kind.FREE])
 
+    @property
+    def record_count(self) -> int:
+        """Records of any kind."""
+        return int(self.counts.sum())
+
     def of(self, *kinds: Kind) -> Records:
         """Return the records of ``kinds``, in order."""
         chosen = np.isin(self.records["kind"], kinds)

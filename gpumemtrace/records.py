@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -217,15 +219,23 @@ class FileSource:
         return int(chunks["first_time_ns"][0]), int(chunks["last_time_ns"].max())
 
     def batches(self) -> Iterator[Records]:
-        """Yield whole chunks, several at a time."""
+        """Yield whole chunks, several at a time. The next ones are decoded meanwhile."""
+        spans = self._spans()
+        with ThreadPoolExecutor(1, thread_name_prefix="gpumemtrace-decode") as decoder:
+            ahead = [decoder.submit(self._read, *span) for span in islice(spans, 1)]
+            while ahead:
+                batches = ahead.pop().result()
+                ahead += [decoder.submit(self._read, *span) for span in islice(spans, 1)]
+                yield from batches
+
+    def _spans(self) -> Iterator[tuple[int, int, int]]:
+        """Yield which chunks to read together (first, end), and the number that precedes them."""
         chunks = self._file.chunks
         count = chunks["count"].astype(np.int64)
         begin = chunks["first_sequence"].astype(np.int64)
         expected = 0
         first = 0
         while first < len(chunks):
-            if begin[first] > expected:
-                yield _gap_record(int(chunks["first_time_ns"][first]), begin[first] - expected)
             last = first + 1
             records = int(count[first])
             while (
@@ -235,23 +245,26 @@ class FileSource:
             ):
                 records += int(count[last])
                 last += 1
-            yield from self._read(first, last, records)
+            yield first, last, expected
             expected = int(begin[last - 1] + count[last - 1])
             first = last
 
-    def _read(self, first: int, last: int, records: int) -> Iterator[Records]:
+    def _read(self, first: int, last: int, expected: int) -> list[Records]:
+        chunks = self._file.chunks[first:last]
+        begin = int(chunks["first_sequence"][0])
+        missing = begin - expected
+        found = [_gap_record(int(chunks["first_time_ns"][0]), missing)] if missing > 0 else []
         batch = self._file.read(first, last)
-        if len(batch["kind"]) == records:
-            yield _signed(batch)
-            return
+        if len(batch["kind"]) == int(chunks["count"].sum()):
+            return [*found, _signed(batch)]
         # Some chunk among these is damaged: say where.
-        for i in range(first, last):
+        for i, chunk in enumerate(chunks, start=first):
             batch = self._file.read(i, i + 1)
             if len(batch["kind"]):
-                yield _signed(batch)
+                found.append(_signed(batch))
             else:
-                chunk = self._file.chunks[i]
-                yield _gap_record(int(chunk["first_time_ns"]), int(chunk["count"]))
+                found.append(_gap_record(int(chunk["first_time_ns"]), int(chunk["count"])))
+        return found
 
 
 def _signed(batch: dict[str, npt.NDArray[Any]]) -> Records:

@@ -55,13 +55,11 @@ class TraceData:
         *,
         _window: tuple[int, int] | None = None,
         _driving_thread: int | None = None,
-        _whole_events: int | None = None,
     ) -> None:
         """Read from ``source``; users call `gpumemtrace.open` or `from_events`."""
         self._source = source
         self._window = _window
         self._driving_thread_known = _driving_thread
-        self._whole_events_known = _whole_events
         self._names = PhaseNames(source.names.phases)
         self._marks_known: Marks | None = None
         self._columns: dict[str, npt.NDArray[Any]] = {}
@@ -183,9 +181,14 @@ class TraceData:
         return self.marks.devices
 
     @property
-    def whole_events(self) -> int:
-        """The events of the whole trace; for a slice, of the one that it was taken from."""
-        return len(self) if self._whole_events_known is None else self._whole_events_known
+    def record_count(self) -> int:
+        """How many records there are: events, marks, samples."""
+        return self.marks.record_count
+
+    @property
+    def whole_record_count(self) -> int:
+        """The records of the whole trace, also for a slice; by the outline of the file."""
+        return self._source.record_count
 
     @property
     def dropped_events(self) -> int:
@@ -343,9 +346,9 @@ class TraceData:
         if not 0 <= first < end:
             raise ValueError(f"steps {first}:{end}: the first must be at least 0, the end above it")
         window = self._window or (0, END)
-        marks = self.marks.of(Kind.STEP)
-        begins, records = marks["size_bytes"], marks["record"]
-        if not self.marks.begins_at_step:
+        marks = self._marks_known or self._marks_until_step(end)
+        begins, records = (marks.of(Kind.STEP)[name] for name in ("size_bytes", "record"))
+        if not marks.begins_at_step:
             begins = np.concatenate([[0], begins])
             records = np.concatenate([[window[0]], records])
         is_inside = (begins >= first) & (begins < end)
@@ -361,8 +364,17 @@ class TraceData:
             self._source,
             _window=(int(records[start]), stop),
             _driving_thread=self.driving_thread,
-            _whole_events=self.whole_events,
         )
+
+    def _marks_until_step(self, end: int) -> Marks:
+        """Return the step marks up to the first of step ``end`` or later; reads no further."""
+        builder = MarksBuilder((Kind.STEP,))
+        for batch in self._batches():
+            if not batch.is_lead_in:
+                builder.feed(batch)
+                if (batch.raw["size_bytes"][batch.rows_of(Kind.STEP)] >= end).any():
+                    break
+        return builder.finish(self._names.path_of_id)
 
     def _batches(self) -> Iterator[Batch]:
         whole = resolved_batches(self._source, self._names, self.driving_thread)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +87,7 @@ class TraceFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._reading = threading.Lock()
         try:
             self._file = _core.TraceFile(os.fsencode(path))
         except _core.FormatError as error:
@@ -141,7 +143,8 @@ class TraceFile:
         last = count if last is None else last
         if not 0 <= first <= last <= count:
             raise IndexError(f"chunks {first} to {last} of {count}")
-        columns: Columns = self._file.read(first, last)
+        with self._reading:  # the native reader keeps its buffers from one call to the next
+            columns: Columns = self._file.read(first, last)
         return columns
 
     def iter(self, first: int = 0, last: int | None = None) -> Iterator[Columns]:

@@ -74,7 +74,7 @@ class Timeline:
 
     ``step_start_ns``: where step ``step_number`` begins; the last one may be unfinished.
     ``gaps``: (time, events lost). ``notes``: (time, text) of the user's marks.
-    ``shown_events`` of ``all_events``: in a slice, how much of the whole it is.
+    ``shown_records`` of ``all_records``: in a slice, how much of the whole it is.
     """
 
     path: str | None
@@ -88,8 +88,8 @@ class Timeline:
     completed_steps: int
     gaps: tuple[tuple[int, int], ...]
     notes: tuple[tuple[int, str], ...]
-    shown_events: int
-    all_events: int
+    shown_records: int
+    all_records: int
 
 
 def build_timeline(
@@ -137,8 +137,8 @@ def build_timeline(
             (int(time), trace.text(int(id)))
             for time, id in zip(marks["time_ns"], marks["size_bytes"], strict=True)
         ),
-        shown_events=len(trace),
-        all_events=trace.whole_events,
+        shown_records=trace.record_count,
+        all_records=trace.whole_record_count,
     )
 
 

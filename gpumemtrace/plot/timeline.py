@@ -345,8 +345,8 @@ def _title(timeline: Timeline) -> list[str]:
     duration = format_duration((timeline.end_ns - timeline.start_ns) / 1e9)
     steps = timeline.completed_steps
     parts = [name, f"{steps:,} step{'' if steps == 1 else 's'}", duration]
-    if timeline.shown_events < timeline.all_events:
-        parts.append(f"showing {timeline.shown_events:,} of {timeline.all_events:,} events")
+    if timeline.shown_records < timeline.all_records:
+        parts.append(f"showing {timeline.shown_records:,} of {timeline.all_records:,} records")
     if timeline.simulated is not None:
         parts.append(f"simulated {timeline.simulated.gpu}")
     return parts
