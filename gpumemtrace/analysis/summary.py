@@ -16,13 +16,13 @@ from gpumemtrace.analysis.facts import (
     find_failures,
     simulated_run,
 )
-from gpumemtrace.analysis.lines import LINES, LineStream, feed_lines
+from gpumemtrace.analysis.lines import LINES, LineConsumer, LineStream, feed_lines
 from gpumemtrace.analysis.peaks import DevicePeaks, Peak, PeakFinder
 from gpumemtrace.analysis.phases import DevicePhases, PhaseFinder, PhaseUse
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["DeviceSummary", "Overhead", "Summary", "summarize"]
+__all__ = ["DeviceSummary", "Overhead", "Summary", "SummaryBuilder", "summarize"]
 
 
 @dataclass(frozen=True)
@@ -113,24 +113,40 @@ class Summary:
 
 def summarize(trace: TraceData) -> Summary:
     """Summarise a trace in one pass over it."""
-    peaks, phases = PeakFinder(trace.phase_names), PhaseFinder(trace)
-    stream = feed_lines(trace, peaks, phases)
-    check = judge(trace, stream)
-    return Summary(
-        path=trace.path,
-        format_version=trace.format_version,
-        complete=trace.complete,
-        events=len(trace),
-        dropped_events=trace.dropped_events,
-        file_bytes=trace.file_bytes,
-        duration_s=trace.duration_ns / 1e9,
-        steps=len(trace.steps),
-        simulated=simulated_run(trace.run_record),
-        devices=_devices(trace, stream, peaks, phases),
-        check=check,
-        run_record=trace.run_record,
-        overhead=_overhead(trace),
-    )
+    builder = SummaryBuilder(trace)
+    return builder.finish(feed_lines(trace, *builder.consumers))
+
+
+class SummaryBuilder:
+    """Summarises as batches go by; see `summarize`.
+
+    ``consumers`` are what has to be fed: for a pass that other analyses share.
+    """
+
+    def __init__(self, trace: TraceData) -> None:
+        """Prepare for one pass over ``trace``."""
+        self._trace = trace
+        self._peaks, self._phases = PeakFinder(trace.phase_names), PhaseFinder(trace)
+        self.consumers: tuple[LineConsumer, ...] = (self._peaks, self._phases)
+
+    def finish(self, stream: LineStream) -> Summary:
+        """Return what was found in the pass of ``stream``."""
+        trace = self._trace
+        return Summary(
+            path=trace.path,
+            format_version=trace.format_version,
+            complete=trace.complete,
+            events=len(trace),
+            dropped_events=trace.dropped_events,
+            file_bytes=trace.file_bytes,
+            duration_s=trace.duration_ns / 1e9,
+            steps=len(trace.steps),
+            simulated=simulated_run(trace.run_record),
+            devices=_devices(trace, stream, self._peaks, self._phases),
+            check=judge(trace, stream),
+            run_record=trace.run_record,
+            overhead=_overhead(trace),
+        )
 
 
 def _devices(

@@ -25,12 +25,12 @@ from gpumemtrace.analysis.lines import (
     feed_lines,
     known_lines,
 )
-from gpumemtrace.analysis.peaks import Peak, PeakFinder
+from gpumemtrace.analysis.peaks import DevicePeaks, Peak, PeakFinder
 from gpumemtrace.records import Batch, Records
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["DeviceTimeline", "PhaseBands", "Timeline", "build_timeline"]
+__all__ = ["DeviceTimeline", "PhaseBands", "Timeline", "TimelineBuilder", "build_timeline"]
 
 _NOT_YET = -1  # before the first sample
 
@@ -100,46 +100,10 @@ def build_timeline(
     ``devices``: those to show, by default all that have events; one without events is shown as
     such. ``columns``: the width of the picture in points.
     """
-    if columns < 1:
-        raise ValueError(f"columns must be at least 1, not {columns}")
-    start_ns, end_ns = trace.time_span_ns
     peaks = PeakFinder(trace.phase_names)
-    sampler = _LineSampler(start_ns, end_ns, columns)
-    stream = feed_lines(trace, peaks, sampler)
-    found = {result.device: result for result in peaks.finish(stream)}
-    with_events = set(trace.active_devices)
-    shown = sorted(with_events) if devices is None else list(devices)
-    marks = trace.records(Kind.MARK)
-    gaps = trace.records(Kind.GAP)
-    number, step_start_ns = _step_starts(trace)
-    return Timeline(
-        path=trace.path,
-        simulated=simulated_run(trace.run_record),
-        start_ns=start_ns,
-        end_ns=end_ns,
-        devices=tuple(
-            DeviceTimeline(
-                device=device,
-                facts=device_facts(trace.run_record, device),
-                lines=sampler.lines_of(device, stream) if device in with_events else {},
-                peak=found[device].lines["allocated"] if device in with_events else None,
-                out_of_memory=find_failures(trace, device),
-                uncertain_ns=sampler.uncertain_of(device, gaps),
-            )
-            for device in shown
-        ),
-        phases=_bands(trace, start_ns, end_ns, columns),
-        step_number=number,
-        step_start_ns=step_start_ns,
-        completed_steps=len(trace.steps),
-        gaps=tuple(zip(gaps["time_ns"].tolist(), gaps["address"].tolist(), strict=True)),
-        notes=tuple(
-            (int(time), trace.text(int(id)))
-            for time, id in zip(marks["time_ns"], marks["size_bytes"], strict=True)
-        ),
-        shown_records=trace.record_count,
-        all_records=trace.whole_record_count,
-    )
+    builder = TimelineBuilder(trace, columns=columns)
+    stream = feed_lines(trace, peaks, builder)
+    return builder.finish(stream, peaks.finish(stream), devices=devices)
 
 
 @dataclass
@@ -152,20 +116,27 @@ class _Samplers:
     has_samples: bool = False
 
 
-class _LineSampler:
-    """Downsamples every line as it goes by."""
+class TimelineBuilder:
+    """Downsamples every line as batches go by; see `build_timeline`."""
 
-    def __init__(self, start_ns: int, end_ns: int, columns: int) -> None:
+    def __init__(self, trace: TraceData, *, columns: int) -> None:
+        """Prepare for one pass over ``trace``."""
+        if columns < 1:
+            raise ValueError(f"columns must be at least 1, not {columns}")
+        start_ns, end_ns = trace.time_span_ns
+        self._trace = trace
         self._start_ns, self._end_ns, self._columns = start_ns, max(start_ns, end_ns), columns
         self._devices: dict[int, _Samplers] = {}
         self._initial: dict[int, dict[str, int]] = {}
 
     def begin(self, initial: dict[int, dict[str, int]]) -> None:
+        """Take the lines as they are before the first record."""
         self._initial = initial
         for device in initial:
             self._samplers(device)
 
     def feed(self, batch: Batch, lines: Lines) -> None:
+        """Take the next batch."""
         raw = batch.raw
         sampled = raw["device"][batch.rows_of(Kind.DEVICE_USED)].tolist()
         for device in {*lines.devices, *sampled} - {-1}:
@@ -181,13 +152,57 @@ class _LineSampler:
             samplers.has_samples |= len(rows) > 0
             self._note_uncertain(samplers, raw["time_ns"], lines.uncertain, points.rows)
 
-    def lines_of(self, device: int, stream: LineStream) -> dict[str, npt.NDArray[np.int64]]:
+    def finish(
+        self,
+        stream: LineStream,
+        peaks: Sequence[DevicePeaks],
+        *,
+        devices: Sequence[int] | None = None,
+    ) -> Timeline:
+        """Return what was found in the pass of ``stream``, with the ``peaks`` of the same pass."""
+        trace = self._trace
+        peak_of = {found.device: found.lines["allocated"] for found in peaks}
+        with_events = set(trace.active_devices)
+        shown = sorted(with_events) if devices is None else list(devices)
+        marks = trace.records(Kind.MARK)
+        gaps = trace.records(Kind.GAP)
+        number, step_start_ns = _step_starts(trace)
+        return Timeline(
+            path=trace.path,
+            simulated=simulated_run(trace.run_record),
+            start_ns=self._start_ns,
+            end_ns=trace.time_span_ns[1],
+            devices=tuple(
+                DeviceTimeline(
+                    device=device,
+                    facts=device_facts(trace.run_record, device),
+                    lines=self._lines_of(device, stream) if device in with_events else {},
+                    peak=peak_of[device] if device in with_events else None,
+                    out_of_memory=find_failures(trace, device),
+                    uncertain_ns=self._uncertain_of(device, gaps),
+                )
+                for device in shown
+            ),
+            phases=_bands(trace, self._start_ns, trace.time_span_ns[1], self._columns),
+            step_number=number,
+            step_start_ns=step_start_ns,
+            completed_steps=len(trace.steps),
+            gaps=tuple(zip(gaps["time_ns"].tolist(), gaps["address"].tolist(), strict=True)),
+            notes=tuple(
+                (int(time), trace.text(int(id)))
+                for time, id in zip(marks["time_ns"], marks["size_bytes"], strict=True)
+            ),
+            shown_records=trace.record_count,
+            all_records=trace.whole_record_count,
+        )
+
+    def _lines_of(self, device: int, stream: LineStream) -> dict[str, npt.NDArray[np.int64]]:
         """Return the known lines of a device."""
         samplers = self._samplers(device)
         known = known_lines(stream, device, has_samples=samplers.has_samples)
         return {name: samplers.lines[name].finish() for name in LINES if name in known}
 
-    def uncertain_of(self, device: int, gaps: Records) -> npt.NDArray[np.int64]:
+    def _uncertain_of(self, device: int, gaps: Records) -> npt.NDArray[np.int64]:
         """Return the stretches (start, end) in which the lines are uncertain.
 
         One begins where the first event of its gap was lost.
