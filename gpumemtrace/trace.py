@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
 from gpumemtrace.records import FileSource
 from gpumemtrace.trace_data import TraceData
@@ -17,6 +18,10 @@ class Trace(TraceData):
     def lifetimes(self) -> Lifetimes:
         """Return one row per alloc: when, in which step and phase it was born and died."""
         return find_lifetimes(self)
+
+    def growth(self, *, from_step: int | None = None) -> Growth:
+        """Judge whether memory grows from step to step; see `find_growth`."""
+        return find_growth(self, from_step=from_step)
 
 
 def open(path: str | os.PathLike[str]) -> Trace:

@@ -15,6 +15,7 @@
 #include "compute/marks.h"
 #include "compute/pairing.h"
 #include "compute/totals.h"
+#include "python/batch.h"
 #include "python/bindings.h"
 
 namespace gpumemtrace::python {
@@ -22,44 +23,6 @@ namespace {
 
 namespace py = pybind11;
 using namespace compute;  // NOLINT: one binding file per topic
-
-template <class T>
-using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
-
-// Columns by name out of a Python dict; holds the arrays that it points into.
-class Batch {
- public:
-  explicit Batch(const py::dict& columns) : dict_(columns) {
-    view_.count = static_cast<std::size_t>(py::len(columns["kind"]));
-    view_.kind = take<std::uint16_t>("kind");
-    view_.device = take<std::int16_t>("device");
-    view_.thread = take<std::uint32_t>("thread");
-    view_.flags = take<std::uint32_t>("flags");
-    view_.address = take<std::uint64_t>("address");
-    view_.size = take<std::int64_t>("size_bytes");
-    view_.stream = take<std::uint64_t>("stream");
-    view_.extra = take<std::uint64_t>("extra");
-  }
-
-  const Columns& view() const { return view_; }
-  py::ssize_t count() const { return static_cast<py::ssize_t>(view_.count); }
-
- private:
-  template <class T>
-  const T* take(const char* name) {
-    auto array = Array<T>::ensure(dict_[name]);
-    if (!array) throw py::type_error(std::string("column ") + name + " is not an array of numbers");
-    if (array.ndim() != 1 || static_cast<std::size_t>(array.size()) != view_.count) {
-      throw py::value_error(std::string("column ") + name + " has another length than kind");
-    }
-    held_.append(array);
-    return array.data();
-  }
-
-  py::dict dict_;
-  py::list held_;
-  Columns view_;
-};
 
 py::dict feed_lines(LineBuilder& builder, const py::dict& columns) {
   const Batch batch(columns);

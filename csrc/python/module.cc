@@ -9,5 +9,6 @@ PYBIND11_MODULE(_core, module) {
   gpumemtrace::python::register_compute(module);
   gpumemtrace::python::register_forward_watch(module);
   gpumemtrace::python::register_phases(module);
+  gpumemtrace::python::register_retention(module);
   gpumemtrace::python::register_trace(module);
 }

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpumemtrace.cli import check, demo, info, plot, run, simulate, summary
+from gpumemtrace.cli import check, demo, growth, info, plot, run, simulate, summary
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
@@ -39,7 +39,7 @@ class Command(Protocol):
 
 
 # The order here is the order in `gpumemtrace --help`.
-COMMANDS: tuple[Command, ...] = (demo, run, simulate, info, check, summary, plot)
+COMMANDS: tuple[Command, ...] = (demo, run, simulate, info, check, summary, growth, plot)
 
 _DESCRIPTION = """\
 Where PyTorch GPU memory goes: trace a training run, or simulate it without a GPU, then read it.
@@ -52,6 +52,7 @@ examples:
   gpumemtrace run -m torch.distributed.run train.py   the same for a module
   gpumemtrace simulate --gpu h100 train.py            the same trace on a machine without a GPU
   gpumemtrace summary train.gmt                       peaks per phase and step
+  gpumemtrace growth train.gmt                        does memory grow? a watchdog's exit status
   gpumemtrace plot train.gmt -o train.png             the timeline as a picture
 
 `gpumemtrace COMMAND --help` explains one command.

@@ -1,0 +1,113 @@
+"""Who grows: the blocks behind a rate, and the step in which it began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumemtrace.analysis.growth_rate import Rate, end_of_births
+from gpumemtrace.analysis.retention import DeviceRetention
+from gpumemtrace.analysis.trend import theil_sen
+
+__all__ = ["Owner", "find_first_row", "find_owners"]
+
+# What grows by less of the whole is not named.
+_LEAST_SHARE = 0.05
+# A size stands for its group if it makes up so much of it.
+_MAIN_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What grows: blocks born in one phase, of one category.
+
+    ``size_bytes``: their most frequent size by bytes, as allocated; ``blocks_per_step``: how many
+    of that size a step adds; ``thread``: the one that made most of them. All three are None where
+    no block stays (one is replaced by a larger one each step).
+    """
+
+    phase: str | None
+    category: str
+    bytes_per_step: float
+    size_bytes: int | None
+    blocks_per_step: float | None
+    thread: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        return {
+            "phase": self.phase,
+            "category": self.category,
+            "bytes_per_step": self.bytes_per_step,
+            "size_bytes": self.size_bytes,
+            "blocks_per_step": self.blocks_per_step,
+            "thread": self.thread,
+        }
+
+
+def find_owners(kept: DeviceRetention, rate: Rate, first_row: int) -> tuple[Owner, ...]:
+    """Return what makes up ``rate``, the fastest first; ``first_row``: see `find_first_row`."""
+    owners = []
+    for group in rate.groups:
+        series = np.cumsum(kept.survivor_bytes[:, group])
+        if not rate.has_survivors:
+            series = kept.retained_bytes[:, group]
+        end = end_of_births(kept, rate.start) if rate.has_survivors else len(kept.ordinal)
+        slope = theil_sen(kept.ordinal[rate.start : end], series[rate.start : end]).value
+        if slope < _LEAST_SHARE * rate.slope.value:
+            continue
+        size = blocks = thread = None
+        if rate.has_survivors:
+            size, blocks, thread = _main_blocks(kept, rate, group, max(rate.start, first_row))
+        phase, category = kept.groups[group].phase, kept.groups[group].category
+        owners.append(Owner(phase, category, slope, size, blocks, thread))
+    return tuple(owners)
+
+
+def find_first_row(kept: DeviceRetention, rate: Rate) -> int:
+    """Return the row of the step in which the growth began.
+
+    Backwards from the steps that were judged, as long as births of survivors go on as densely.
+    """
+    if not rate.has_survivors:
+        return rate.start
+    group = rate.groups[0]
+    born = kept.survivor_bytes[:, group].copy()
+    size, _, _ = _main_blocks(kept, rate, group, rate.start)
+    mine = (kept.live["group"] == group) & (kept.live["size_bytes"] == size)
+    of_size = _per_row(kept, mine)
+    end = end_of_births(kept, rate.start)
+    if of_size[rate.start : end].sum() >= _MAIN_SHARE * born[rate.start : end].sum():
+        born = of_size
+    births = np.flatnonzero(born[:end])
+    judged = births[births >= rate.start]
+    first, widest = int(judged[0]), int(np.diff(judged, prepend=judged[0]).max())
+    for row in births[births < first][::-1].tolist():
+        if first - row > max(widest, 1):
+            break
+        first = row
+    return first
+
+
+def _per_row(kept: DeviceRetention, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Any:
+    rows = np.searchsorted(kept.ordinal, kept.live["ordinal"][chosen])
+    bytes_of = np.zeros(len(kept.ordinal) + 1, np.int64)
+    np.add.at(bytes_of, rows, kept.live["size_bytes"][chosen])
+    return bytes_of[:-1]
+
+
+def _main_blocks(
+    kept: DeviceRetention, rate: Rate, group: int, first_row: int
+) -> tuple[int, float, int]:
+    """The size that makes up most bytes, how many of it a step adds, and their main thread."""
+    first, last = kept.ordinal[first_row], kept.ordinal[end_of_births(kept, rate.start) - 1]
+    ordinal = kept.live["ordinal"]
+    mine = (kept.live["group"] == group) & (ordinal >= first) & (ordinal <= last)
+    sizes, index = np.unique(kept.live["size_bytes"][mine], return_inverse=True)
+    counts = np.bincount(index)
+    main = int(np.argmax(counts * sizes))
+    threads = np.bincount(kept.live["thread"][mine][index == main])
+    per_step = counts[main] / int(last - first + 1)
+    return int(sizes[main]), float(per_step), int(np.argmax(threads))

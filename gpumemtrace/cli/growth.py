@@ -1,0 +1,104 @@
+"""``gpumemtrace growth``: does memory grow from step to step? The exit status says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.errors import GpuMemTraceError
+from gpumemtrace.units import parse_bytes
+
+if TYPE_CHECKING:
+    from gpumemtrace.analysis.growth import Growth
+
+__all__ = ["EXIT_STATUS", "add_parser", "run"]
+
+# For a watchdog: clear of 1 and 2 (errors) and of those of `gpumemtrace check`.
+EXIT_STATUS = {"growing": 10, "fragmentation": 11}
+
+_EPILOG = """\
+exit status:
+   0  stable; or one large step, or still warming up
+  10  growing: what is in use grows from step to step
+  11  fragmentation: reserved memory grows, what is in use does not
+
+A trace that is still being written is read as far as it goes.
+
+examples:
+  gpumemtrace growth train.gmt
+  gpumemtrace growth --from-step 100 --tolerate 1KiB train.gmt || notify-send "memory grows"
+  gpumemtrace growth --json train.gmt | jq .bytes_per_step
+"""
+
+
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    """Add this command's parser and return it."""
+    parser = subparsers.add_parser(
+        "growth",
+        help="does memory grow from step to step? (exit status 0, 10 or 11)",
+        description="Judge whether memory grows from step to step, how fast, and what grows.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_trace(parser)
+    parser.add_argument("--device", type=int, metavar="D", help="only this device")
+    parser.add_argument(
+        "--from-step",
+        type=int,
+        metavar="N",
+        help="leave earlier steps out (the warm-up is found by itself)",
+    )
+    parser.add_argument(
+        "--tolerate",
+        type=_size,
+        default=0,
+        metavar="SIZE",
+        help="exit with 0 if it grows by no more than this per step, such as 1KiB",
+    )
+    add_json(parser)
+    add_quiet(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the verdict; return its exit status."""
+    from gpumemtrace.analysis.growth import Growth, find_growth
+    from gpumemtrace.cli.growth_screen import print_growth
+    from gpumemtrace.cli.reading import open_trace
+
+    trace = open_trace(args.trace, quiet=args.quiet)
+    growth = find_growth(trace, from_step=args.from_step)
+    if args.device is not None:
+        chosen = tuple(d for d in growth.devices if d.device == args.device)
+        if not chosen:
+            known = ", ".join(str(d.device) for d in growth.devices) or "none"
+            raise GpuMemTraceError(
+                f"{args.trace}: device {args.device} has no events: those that have: {known}"
+            )
+        growth = Growth(chosen)
+    if args.json:
+        print(json.dumps({"path": trace.path} | growth.to_dict(), indent=2))
+    else:
+        print_growth(growth, path=trace.path, with_tables=not args.quiet)
+    return _status(growth, args.tolerate)
+
+
+def _status(growth: Growth, tolerated_bytes: int) -> int:
+    """The exit status of the worst device that is not tolerated."""
+    found = (
+        EXIT_STATUS.get(device.verdict, 0)
+        for device in growth.devices
+        if device.bytes_per_step > tolerated_bytes
+    )
+    return min((status for status in found if status), default=0)
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
