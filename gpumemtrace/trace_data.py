@@ -191,6 +191,13 @@ class TraceData:
         return self._source.record_count
 
     @property
+    def whole(self) -> Self:
+        """The trace that this one is a slice of; itself if it is none."""
+        if self._window is None:
+            return self
+        return type(self)(self._source, _driving_thread=self.driving_thread)
+
+    @property
     def dropped_events(self) -> int:
         """Records that were lost, as far as the trace can count them."""
         return int(self.marks.of(Kind.GAP)["address"].sum())

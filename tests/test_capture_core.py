@@ -421,7 +421,7 @@ def test_restarts_with_threads_that_never_stop_pushing(tmp_path):
     for file in files:
         footer = read_footer(file)
         assert footer is not None
-        # On a busy machine the drain may get no turn in time: then the file says how many it missed.
+        # On a busy machine the drain may get no turn in time: the file says how many it missed.
         events = read_events(file)
         lost = int(events["address"][events["kind"] == Kind.GAP].sum())
         assert footer["totals"]["dropped"] == lost

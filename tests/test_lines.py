@@ -274,7 +274,35 @@ def test_lifetimes_equal_those_of_a_dictionary(columns):
         assert lifetimes.birth_phase[i] == columns["phase"][birth]
         assert lifetimes.death_step[i] == (columns["step"][death] if death >= 0 else -1)
         assert lifetimes.death_phase[i] == (columns["phase"][death] if death >= 0 else -1)
-    assert set(lifetimes.category) <= {"unknown"}
+        assert lifetimes.birth_thread[i] == columns["thread"][birth]
+        assert lifetimes.death_thread[i] == (columns["thread"][death] if death >= 0 else 0)
+        assert lifetimes.device[i] == columns["device"][birth]
+        is_freed = death >= 0 and columns["kind"][death] == 2
+        assert lifetimes.fate[i] == ("freed" if is_freed else "alive" if death < 0 else "lost")
+    frees = int(np.count_nonzero(columns["kind"] == 2))
+    assert lifetimes.unborn_frees == frees - np.count_nonzero(lifetimes.fate == "freed")
+    assert not lifetimes.is_from_before.any() and not lifetimes.driver_ns.any()
+
+
+def test_lifetimes_tell_the_time_in_the_driver_and_what_was_there_before():
+    builder = TraceBuilder()
+    builder.add(Kind.SEGMENT_ALLOC, address=512, size_bytes=2 * MIB)
+    builder.alloc(512, 100, stream=7).alloc(1024, 100, device=1)
+    builder.stats(100, 512, 512, 2 * MIB, flags=StatsCause.BASELINE)
+    builder.stats(100, 512, 512, 2 * MIB, flags=StatsCause.BASELINE, device=1)
+    builder.alloc(2048, 300).add(Kind.SEGMENT_ALLOC, address=2048, size_bytes=MIB, extra=45_000)
+    builder.alloc(4096, 300)
+    builder.alloc(8192, 50, device=1)
+    builder.add(Kind.SEGMENT_MAP, address=8192, size_bytes=MIB, extra=9_000, device=1)
+    builder.add(Kind.RETRY, size_bytes=50, extra=9_500, device=1)
+    builder.add(Kind.ALLOC_FAILED, size_bytes=1 << 40, device=1)
+    builder.add(Kind.RETRY, size_bytes=1 << 40, extra=70_000, device=1)
+    builder.free(9999)
+    lifetimes = builder.trace(batch_records=3).lifetimes()
+    assert lifetimes.driver_ns.tolist() == [0, 0, 45_000, 0, 9_500]
+    assert lifetimes.is_from_before.tolist() == [True, True, False, False, False]
+    assert lifetimes.stream.tolist() == [7, 0, 0, 0, 0]
+    assert lifetimes.unborn_frees == 1
 
 
 def test_tags_name_the_category():

@@ -9,6 +9,7 @@ void Pairing::feed(const Columns& records, std::int64_t* partner) {
     partner[i] = -1;
     switch (records.kind_at(i)) {
       case Kind::kAlloc: {
+        if (device >= 0) last_alloc(device) = allocs_;
         const Block born{allocs_++, records.size[i]};
         if (Block* old = live_.find(address, device); old != nullptr) {
           partner[i] = old->number;
@@ -20,16 +21,34 @@ void Pairing::feed(const Columns& records, std::int64_t* partner) {
       }
       case Kind::kFree: {
         BlockTable<Block>::Slot taken;
-        if (live_.erase(address, device, &taken)) partner[i] = taken.value.number;
+        if (live_.erase(address, device, &taken)) {
+          partner[i] = taken.value.number;
+        } else {
+          ++unborn_frees_;
+        }
         break;
       }
       case Kind::kTag:
         partner[i] = holder_of(address, device);
         break;
+      case Kind::kAllocFailed:
+        if (device >= 0) last_alloc(device) = -1;
+        break;
+      case Kind::kSegmentAlloc:
+      case Kind::kSegmentMap:
+      case Kind::kRetry:
+        if (device >= 0) partner[i] = last_alloc(device);
+        break;
       default:
         break;
     }
   }
+}
+
+std::int64_t& Pairing::last_alloc(std::int16_t device) {
+  const auto index = static_cast<std::size_t>(device);
+  if (index >= last_alloc_.size()) last_alloc_.resize(index + 1, -1);
+  return last_alloc_[index];
 }
 
 std::int64_t Pairing::holder_of(std::uint64_t address, std::int16_t device) {

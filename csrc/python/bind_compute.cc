@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "compute/categories.h"
 #include "compute/columns.h"
 #include "compute/downsample.h"
 #include "compute/marks.h"
@@ -118,6 +121,39 @@ Array<std::int64_t> feed_pairing(Pairing& pairing, const py::dict& columns) {
   return partner;
 }
 
+Categorizer make_categorizer(const std::vector<std::pair<int, bool>>& meanings) {
+  std::vector<PhaseMeaning> by_path;
+  for (const auto& [phase, is_entry] : meanings) {
+    if (phase < 0 || phase >= static_cast<int>(kPhaseClasses)) {
+      throw py::value_error("no such class of phases");
+    }
+    by_path.push_back({static_cast<PhaseClass>(phase), is_entry});
+  }
+  return Categorizer(std::move(by_path));
+}
+
+void feed_categorizer(Categorizer& categorizer, const py::dict& columns,
+                      const Array<std::int32_t>& path) {
+  const Batch batch(columns);
+  if (path.ndim() != 1 || path.size() != batch.count()) {
+    throw py::value_error("path has another length than kind");
+  }
+  const auto* paths = path.data();
+  const py::gil_scoped_release release;
+  categorizer.feed(batch.view(), paths);
+}
+
+py::tuple finish_categorizer(Categorizer& categorizer) {
+  {
+    const py::gil_scoped_release release;
+    categorizer.finish();
+  }
+  const auto copy = [](const std::vector<std::uint8_t>& values) {
+    return Array<std::uint8_t>(static_cast<py::ssize_t>(values.size()), values.data());
+  };
+  return py::make_tuple(copy(categorizer.categories()), copy(categorizer.rules()));
+}
+
 Downsampler make_downsampler(std::int64_t start, std::int64_t end, std::int64_t columns,
                              std::int64_t initial) {
   if (columns < 1 || columns > 1'000'000) throw py::value_error("columns must be 1 to 1,000,000");
@@ -179,7 +215,15 @@ void register_compute(py::module_& module) {
       .def(py::init<>())
       .def("feed", &feed_pairing, py::arg("columns"),
            "Return for each record the number of the alloc that it is about, -1 = none.")
-      .def_property_readonly("allocs", &Pairing::allocs);
+      .def_property_readonly("allocs", &Pairing::allocs)
+      .def_property_readonly("unborn_frees", &Pairing::unborn_frees);
+
+  py::class_<Categorizer>(module, "Categorizer",
+                          "What each alloc is for; feed batches in order, then finish once.")
+      .def(py::init(&make_categorizer), py::arg("meanings"))
+      .def("feed", &feed_categorizer, py::arg("columns"), py::arg("phase_path"))
+      .def("finish", &finish_categorizer,
+           "Return category and rule of each alloc (uint8), in the order of the trace.");
 
   py::class_<Downsampler>(module, "Downsampler", "First, min, max, last per pixel column (M4).")
       .def(py::init(&make_downsampler), py::arg("start"), py::arg("end"), py::arg("columns"),
