@@ -6,6 +6,7 @@ import os
 
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
+from gpumemtrace.analysis.step_times import StepTimes, find_step_times
 from gpumemtrace.records import FileSource
 from gpumemtrace.trace_data import TraceData
 
@@ -22,6 +23,10 @@ class Trace(TraceData):
     def growth(self, *, from_step: int | None = None) -> Growth:
         """Judge whether memory grows from step to step; see `find_growth`."""
         return find_growth(self, from_step=from_step)
+
+    def step_times(self) -> StepTimes:
+        """Time steps and phases, and say which are slow and why; see `find_step_times`."""
+        return find_step_times(self)
 
 
 def open(path: str | os.PathLike[str]) -> Trace:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
+from gpumemtrace.analysis.driver_time import Flush, find_flushes
 from gpumemtrace.analysis.facts import (
     DeviceFacts,
     Simulated,
@@ -42,7 +43,8 @@ class DeviceTimeline:
     ``lines``: name -> int64 array (columns, 4): first, lowest, highest and last bytes in each
     column of the picture (M4: no peak is lost), only lines that are known; -1 = not sampled yet.
     ``peak``: of allocated bytes, None without events. ``out_of_memory``: requests that could not be
-    served. ``uncertain_ns``: int64 array (n, 2), from lost events to the next reading of counters.
+    served; ``flushes``: when the cache went back to the driver. ``uncertain_ns``: int64 array
+    (n, 2), from lost events to the next reading of counters.
     """
 
     device: int
@@ -50,6 +52,7 @@ class DeviceTimeline:
     lines: dict[str, npt.NDArray[np.int64]]
     peak: Peak | None
     out_of_memory: tuple[Peak, ...]
+    flushes: tuple[Flush, ...]
     uncertain_ns: npt.NDArray[np.int64]
 
 
@@ -166,6 +169,7 @@ class TimelineBuilder:
         shown = sorted(with_events) if devices is None else list(devices)
         marks = trace.records(Kind.MARK)
         gaps = trace.records(Kind.GAP)
+        flushes = find_flushes(trace)
         number, step_start_ns = _step_starts(trace)
         return Timeline(
             path=trace.path,
@@ -179,6 +183,7 @@ class TimelineBuilder:
                     lines=self._lines_of(device, stream) if device in with_events else {},
                     peak=peak_of[device] if device in with_events else None,
                     out_of_memory=find_failures(trace, device),
+                    flushes=tuple(f for f in flushes if f.device in (None, device)),
                     uncertain_ns=self._uncertain_of(device, gaps),
                 )
                 for device in shown

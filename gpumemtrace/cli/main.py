@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpumemtrace.cli import check, demo, growth, info, plot, run, simulate, summary
+from gpumemtrace.cli import check, demo, growth, info, plot, run, simulate, summary, times
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
@@ -39,7 +39,7 @@ class Command(Protocol):
 
 
 # The order here is the order in `gpumemtrace --help`.
-COMMANDS: tuple[Command, ...] = (demo, run, simulate, info, check, summary, growth, plot)
+COMMANDS: tuple[Command, ...] = (demo, run, simulate, info, check, summary, growth, times, plot)
 
 _DESCRIPTION = """\
 Where PyTorch GPU memory goes: trace a training run, or simulate it without a GPU, then read it.
