@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import MIB, PHASE_NAMES, event_columns
 
+from gpumemtrace.analysis.categories import Categories
 from gpumemtrace.analysis.growth import DeviceGrowth, find_growth
 from gpumemtrace.analysis.lines import feed_lines
 from gpumemtrace.analysis.retention import RetentionFinder
@@ -246,8 +247,21 @@ def test_each_device_is_judged_for_itself():
 def test_categories_are_told_if_they_are_known():
     trace = train(60, forward=leak(MIB)).trace()
     allocs = int(np.count_nonzero(trace.kind == Kind.ALLOC))
-    growth = find_growth(trace, category_id=np.full(allocs, 5, np.uint8))
+    categories = Categories(np.full(allocs, 5, np.uint8), np.zeros(allocs, np.uint8))
+    growth = find_growth(trace, categories=categories)
     assert growth.worst.owners[0].category == "activation"
+    # A leak in forward is one by the rules too, and what turns over is told apart.
+    assert trace.growth().worst.owners[0].category == "activation"
+
+
+def test_a_slice_has_the_categories_of_the_whole():
+    trace = train(60, forward=leak(MIB)).trace()
+    allocs = int(np.count_nonzero(trace.kind == Kind.ALLOC))
+    by_size = np.where(trace.size_bytes[trace.kind == Kind.ALLOC] == MIB, 7, 1).astype(np.uint8)
+    categories = Categories(by_size, np.zeros(allocs, np.uint8))
+    growth = find_growth(trace.slice(steps=(20, 50)), categories=categories)
+    assert growth.worst.owners[0].category == "temporary"
+    assert growth.worst.owners[0].bytes_per_step == MIB
 
 
 def test_no_more_than_16384_steps_are_told_one_by_one():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpumemtrace.analysis.categories import Categories, find_categories
 from gpumemtrace.analysis.facts import device_facts
 from gpumemtrace.analysis.growth_owners import Owner, find_first_row, find_owners
 from gpumemtrace.analysis.growth_rate import LEAST_STEPS, Rate, find_rate, find_reserved_rate
@@ -160,14 +161,16 @@ def find_growth(
     trace: TraceData,
     *,
     from_step: int | None = None,
-    category_id: npt.NDArray[np.uint8] | None = None,
+    categories: Categories | None = None,
 ) -> Growth:
-    """Judge whether memory grows from step to step, in one pass.
+    """Judge whether memory grows from step to step, in one pass, and one for `find_categories`.
 
-    ``from_step``: leave earlier steps out; by default the warm-up is detected. ``category_id``:
-    uint8, the category of each alloc, None = not known.
+    ``from_step``: leave earlier steps out; by default the warm-up is detected. ``categories``: of
+    this trace, where the caller has them already.
     """
-    peaks, kept = PeakFinder(trace.phase_names), RetentionFinder(trace, category_id)
+    if categories is None:
+        categories = find_categories(trace)
+    peaks, kept = PeakFinder(trace.phase_names), RetentionFinder(trace, categories)
     stream = feed_lines(trace, peaks, kept)
     return judge_growth(trace, stream, peaks.finish(stream), kept, from_step=from_step)
 
@@ -190,7 +193,8 @@ def judge_growth(
 def _judge(
     trace: TraceData, peaks: DevicePeaks, kept: DeviceRetention, from_step: int | None
 ) -> DeviceGrowth:
-    number = peaks.steps.number[kept.ordinal]
+    retained = RetainedSteps(peaks.steps.number[kept.ordinal], kept.groups, kept.retained_bytes)
+    kept, number = kept.by_phase(), retained.number
     earliest = 0 if from_step is None else int(np.searchsorted(number, from_step))
     total = kept.retained_bytes.sum(axis=1)
     count = len(number) - earliest
@@ -228,7 +232,7 @@ def _judge(
         headroom_bytes=headroom,
         reserved_headroom_bytes=reserved_headroom,
         survivors=_survivors_by_age(kept),
-        retained=RetainedSteps(number, kept.groups, kept.retained_bytes),
+        retained=retained,
     )
 
 

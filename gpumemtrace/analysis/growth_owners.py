@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.growth_rate import Rate, end_of_births
 from gpumemtrace.analysis.retention import DeviceRetention
 from gpumemtrace.analysis.trend import theil_sen
@@ -21,11 +22,12 @@ _MAIN_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Owner:
-    """What grows: blocks born in one phase, of one category.
+    """What grows: blocks born in one phase.
 
-    ``size_bytes``: their most frequent size by bytes, as allocated; ``blocks_per_step``: how many
-    of that size a step adds; ``thread``: the one that made most of them. All three are None where
-    no block stays (one is replaced by a larger one each step).
+    ``category``: of most of them, by bytes. ``size_bytes``: their most frequent size by bytes, as
+    allocated; ``blocks_per_step``: how many of that size a step adds; ``thread``: the one that made
+    most of them. All three are None where no block stays (one is replaced by a larger one each
+    step).
     """
 
     phase: str | None
@@ -61,8 +63,8 @@ def find_owners(kept: DeviceRetention, rate: Rate, first_row: int) -> tuple[Owne
         size = blocks = thread = None
         if rate.has_survivors:
             size, blocks, thread = _main_blocks(kept, rate, group, max(rate.start, first_row))
-        phase, category = kept.groups[group].phase, kept.groups[group].category
-        owners.append(Owner(phase, category, slope, size, blocks, thread))
+        category = _main_category(kept, rate, group)
+        owners.append(Owner(kept.groups[group].phase, category, slope, size, blocks, thread))
     return tuple(owners)
 
 
@@ -96,6 +98,15 @@ def _per_row(kept: DeviceRetention, chosen: np.ndarray[Any, np.dtype[np.bool_]])
     bytes_of = np.zeros(len(kept.ordinal) + 1, np.int64)
     np.add.at(bytes_of, rows, kept.live["size_bytes"][chosen])
     return bytes_of[:-1]
+
+
+def _main_category(kept: DeviceRetention, rate: Rate, group: int) -> str:
+    """That of most bytes among the blocks in use that were born while it grew."""
+    mine = (kept.live["group"] == group) & (kept.live["ordinal"] >= kept.ordinal[rate.start])
+    sums = np.bincount(
+        kept.live["category"][mine], kept.live["size_bytes"][mine], len(CATEGORY_NAMES)
+    )
+    return CATEGORY_NAMES[int(np.argmax(sums))]
 
 
 def _main_blocks(

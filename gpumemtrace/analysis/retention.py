@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
-from gpumemtrace.analysis.lifetimes import CATEGORY_NAMES
+from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories
 from gpumemtrace.analysis.lines import Lines
 from gpumemtrace.marks import begins_at_step
 from gpumemtrace.records import Batch
+from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
 __all__ = ["BirthGroup", "DeviceRetention", "RetentionFinder"]
@@ -37,7 +38,8 @@ class DeviceRetention:
     before it) and in use at the end of the trace.
     ``freed_bytes``: int64 (groups, bins), freed at an age of 2^bin to 2^(bin + 1) - 1 steps.
     ``live``: columns of the blocks in use at the end of the trace: ``alloc`` (number among the
-    allocs), ``size_bytes``, ``ordinal`` (of the step of birth), ``group``, ``thread``.
+    allocs), ``size_bytes``, ``ordinal`` (of the step of birth), ``group``, ``thread``,
+    ``category`` (index into `CATEGORY_NAMES`).
     """
 
     device: int
@@ -48,14 +50,34 @@ class DeviceRetention:
     freed_bytes: npt.NDArray[np.int64]
     live: dict[str, npt.NDArray[np.int64]]
 
+    def by_phase(self) -> DeviceRetention:
+        """Return the same with the categories of each phase in one group, ``any``.
+
+        What a block is taken for may depend on its fate: growth is judged without it.
+        """
+        phases = tuple(dict.fromkeys(group.phase for group in self.groups))
+        merged = np.array([phases.index(group.phase) for group in self.groups], np.int64)
+        sums = np.zeros((len(self.groups), len(phases)), np.int64)
+        sums[np.arange(len(merged)), merged] = 1
+        return replace(
+            self,
+            groups=tuple(BirthGroup(phase, "any") for phase in phases),
+            retained_bytes=self.retained_bytes @ sums,
+            survivor_bytes=self.survivor_bytes @ sums,
+            freed_bytes=sums.T @ self.freed_bytes,
+            live=self.live | {"group": merged[self.live["group"]]},
+        )
+
 
 class RetentionFinder:
     """Follows the live blocks as batches go by."""
 
-    def __init__(self, trace: TraceData, category_id: npt.NDArray[np.uint8] | None = None) -> None:
-        """Prepare for one pass over ``trace``; ``category_id``: uint8 per alloc, None = unknown."""
+    def __init__(self, trace: TraceData, categories: Categories | None = None) -> None:
+        """Prepare for one pass over ``trace``; without ``categories`` all blocks are unknown."""
         self._phase_names = trace.phase_names
-        self._category_id = np.zeros(0, np.uint8) if category_id is None else category_id
+        self._category_id = np.zeros(0, np.uint8)
+        if categories is not None:
+            self._category_id = categories.category_id[_allocs_before(trace) :]
         self._ledger = _core.RetentionLedger()
         self._marks_before = 0
         self._is_first = True
@@ -77,6 +99,7 @@ class RetentionFinder:
         mark, retained = self._ledger.rows()
         live = {name: column.astype(np.int64) for name, column in self._ledger.live().items()}
         live["ordinal"] = live.pop("birth") - self._marks_before
+        live["category"] = groups[live["group"], 2]
         ordinal = mark - self._marks_before
         # A mark that only begins the first step ends none.
         retained, ordinal = retained[ordinal >= 0], ordinal[ordinal >= 0]
@@ -107,3 +130,14 @@ class RetentionFinder:
     def _group(self, phase: int, category: int) -> BirthGroup:
         name = CATEGORY_NAMES[category] if category < len(CATEGORY_NAMES) else "unknown"
         return BirthGroup(self._phase_names[phase] if phase >= 0 else None, name)
+
+
+def _allocs_before(trace: TraceData) -> int:
+    """Return the allocs of the whole trace that lie before this slice."""
+    allocs = 0
+    if trace.whole is not trace:
+        for batch in trace.chunks(lead_in=True):
+            if not batch.is_lead_in:
+                break
+            allocs += int(np.count_nonzero(batch.raw["kind"] == Kind.ALLOC))
+    return allocs
