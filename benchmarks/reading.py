@@ -64,6 +64,7 @@ QUESTIONS = {f.__name__: f for f in (summary, timeline, picture, three_steps, li
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=lambda text: int(float(text)), default=10_000_000)
+    parser.add_argument("--variable-length", action="store_true", help="no two steps alike")
     parser.add_argument("--keep", type=Path, help="write the trace here and keep it")
     parser.add_argument("--question", choices=QUESTIONS, help=argparse.SUPPRESS)
     parser.add_argument("--trace", type=Path, help=argparse.SUPPRESS)
@@ -73,7 +74,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = args.keep or Path(folder) / "synthetic.gmt"
-        steps = write_trace(path, events=args.events)
+        steps = write_trace(path, events=args.events, variable_length=args.variable_length)
         size = path.stat().st_size
         print(
             f"{args.events:,} events in {steps:,} steps, {size / args.events:.2f} bytes/event; "

@@ -1,8 +1,9 @@
 """Large traces that look like training: the same step again and again, addresses of period two.
 
 Each step is forward (blocks pile up), backward (they go, gradients come), optimizer and zero_grad;
-the first one also makes parameters and optimizer state. Times jitter. Written piece by piece, so a
-trace of any size takes little memory.
+parameters and optimizer state are there from the start. Times jitter. With ``variable_length`` each
+step has batches of another length: sizes scale with it, and addresses don't repeat. Written piece
+by piece, so a trace of any size takes little memory.
 """
 
 from __future__ import annotations
@@ -17,10 +18,18 @@ from gpumemtrace.trace_file import FileWriter, Names
 
 PHASES = ("data", "forward", "backward", "optimizer", "zero_grad")
 MIB = 1 << 20
+# Where blocks lie: one slot each, every second step in another range.
+ADDRESS, SLOT, SLOTS_END = 0x7F0000000000, 8 * MIB, 1 << 40
 
 
 def write_trace(
-    path: Path, *, events: int, events_per_step: int = 2000, step_ms: float = 30.0, seed: int = 0
+    path: Path,
+    *,
+    events: int,
+    variable_length: bool = False,
+    events_per_step: int = 2000,
+    step_ms: float = 30.0,
+    seed: int = 0,
 ) -> int:
     """Write about ``events`` allocs and frees; return the number of steps."""
     random = np.random.default_rng(seed)
@@ -33,6 +42,8 @@ def write_trace(
     step_ns = step_ms * 1e6
     for step in range(steps):
         records = {name: column.copy() for name, column in template[step % 2].items()}
+        if variable_length:
+            _vary(records, random)
         count = len(records["kind"])
         gaps = random.gamma(2.0, 1.0, count)
         records["time_ns"] = (step * step_ns + np.cumsum(gaps) / gaps.sum() * step_ns).astype("i8")
@@ -40,6 +51,17 @@ def write_trace(
         writer.append(records)
     writer.close({"reason": "closed"})
     return steps
+
+
+def _vary(records: dict[str, Any], random: np.random.Generator) -> None:
+    """Give a step another batch length and other addresses, in place."""
+    is_event = np.isin(records["kind"], [Kind.ALLOC, Kind.FREE])
+    slot = (records["address"][is_event] - ADDRESS) % SLOTS_END // SLOT
+    order = random.permutation(np.arange(int(slot.max()) + 1))
+    records["address"][is_event] = (ADDRESS + order[slot] * SLOT).astype("u8")
+    large = records["size_bytes"] > MIB
+    length = random.uniform(0.5, 1.0)
+    records["size_bytes"][large] = (records["size_bytes"][large] * length).astype("i8")
 
 
 def _counters(allocated_mib: int) -> dict[str, Any]:
@@ -62,7 +84,7 @@ def _step(events: int, parity: int) -> dict[str, Any]:
     sizes = random.choice(
         [512, 4096, 3 * MIB // 2, 2 * MIB, 6 * MIB], pairs, p=[0.25, 0.2, 0.3, 0.15, 0.1]
     )
-    address = (0x7F0000000000 + np.arange(pairs) * 8 * MIB + parity * (1 << 40)).astype("u8")
+    address = (ADDRESS + np.arange(pairs) * SLOT + parity * SLOTS_END).astype("u8")
     phase: list[tuple[int, int, int]] = []  # (kind, block, phase)
     act = np.arange(activations)
     grad = activations + np.arange(gradients)
