@@ -249,7 +249,7 @@ class TestCommand:
     def test_steps_that_are_not_there(self, path, capsys):
         assert main(["plot", str(path), "--steps", "9:12"]) == 1
         assert capsys.readouterr().err == (
-            "gpumemtrace: --steps: no step in 9:12: the trace has steps 0 to 4\n"
+            f"gpumemtrace: {path}: no step in 9:12: the trace has steps 0 to 4\n"
         )
 
     @pytest.mark.parametrize(

@@ -20,7 +20,18 @@ import traceback
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpumemtrace.cli import check, demo, growth, info, plot, run, simulate, summary, times
+from gpumemtrace.cli import (
+    check,
+    compare,
+    demo,
+    growth,
+    info,
+    plot,
+    run,
+    simulate,
+    summary,
+    times,
+)
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
@@ -39,7 +50,18 @@ class Command(Protocol):
 
 
 # The order here is the order in `gpumemtrace --help`.
-COMMANDS: tuple[Command, ...] = (demo, run, simulate, info, check, summary, growth, times, plot)
+COMMANDS: tuple[Command, ...] = (
+    demo,
+    run,
+    simulate,
+    info,
+    check,
+    summary,
+    growth,
+    times,
+    compare,
+    plot,
+)
 
 _DESCRIPTION = """\
 Where PyTorch GPU memory goes: trace a training run, or simulate it without a GPU, then read it.

@@ -13,6 +13,7 @@ __all__ = [
     "add_output",
     "add_quiet",
     "add_trace",
+    "parse_steps",
     "refuse_to_overwrite",
 ]
 
@@ -45,6 +46,15 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """``--json``: one JSON object on stdout instead of tables (``args.json``)."""
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def parse_steps(text: str) -> tuple[int, int]:
+    """Return ``A:B`` as two numbers (``type`` of an argument); ``A`` alone is that one step."""
+    first, colon, end = text.partition(":")
+    try:
+        return int(first), int(end) if colon else int(first) + 1
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not A:B, such as 10:13") from None
 
 
 def refuse_to_overwrite(path: Path, *, force: bool) -> None:

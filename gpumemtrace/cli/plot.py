@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumemtrace.cli.options import add_output, add_quiet, add_trace, refuse_to_overwrite
+from gpumemtrace.cli.options import (
+    add_output,
+    add_quiet,
+    add_trace,
+    parse_steps,
+    refuse_to_overwrite,
+)
 from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.plot import KINDS
 
@@ -44,7 +50,7 @@ def add_parser(
         "--kind", choices=KINDS, default="timeline", help="what to draw (default: %(default)s)"
     )
     parser.add_argument(
-        "--steps", type=_steps, metavar="A:B", help="only steps A to B (B not included)"
+        "--steps", type=parse_steps, metavar="A:B", help="only steps A to B (B not included)"
     )
     parser.add_argument(
         "--device",
@@ -67,11 +73,11 @@ def run(args: argparse.Namespace) -> int:
         raise GpuMemTraceError(f"{output}: the name must end with {', '.join(_SUFFIXES)}")
     refuse_to_overwrite(output, force=args.force)
 
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, slice_trace
     from gpumemtrace.plot.kinds import load_kind
 
     trace = open_trace(args.trace, quiet=args.quiet)
-    shown = trace if args.steps is None else _slice(trace, args.steps)
+    shown = slice_trace(trace, args.steps)
     kind = load_kind(args.kind)
     figure = kind.draw(kind.build(shown, devices=args.device), size_inches=args.size)
     figure.savefig(output, dpi=150)
@@ -80,13 +86,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"Wrote {output}")
         print(f"Next: {_next_command(args, trace)}")
     return 0
-
-
-def _slice(trace: Trace, steps: tuple[int, int]) -> Trace:
-    try:
-        return trace.slice(steps=steps)
-    except ValueError as error:
-        raise GpuMemTraceError(f"--steps: {error}") from None
 
 
 def _warn_of_silent_devices(trace: Trace, wanted: list[int] | None) -> None:
@@ -108,14 +107,6 @@ def _next_command(args: argparse.Namespace, trace: Trace) -> str:
         zoomed = shlex.quote(str(args.trace.with_suffix(f".{middle}.png")))
         return f"gpumemtrace plot {name} --steps {middle}:{middle + 3} -o {zoomed}"
     return f"gpumemtrace summary {name}"
-
-
-def _steps(text: str) -> tuple[int, int]:
-    first, colon, end = text.partition(":")
-    try:
-        return int(first), int(end) if colon else int(first) + 1
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not A:B, such as 10:13") from None
 
 
 def _size(text: str) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.records import FileSource, Records
 from gpumemtrace.trace import Trace
 from gpumemtrace.trace_file import Names, Problem
@@ -15,7 +16,7 @@ from gpumemtrace.trace_file import Names, Problem
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["ProgressSource", "open_trace"]
+__all__ = ["ProgressSource", "open_trace", "slice_trace"]
 
 _SHOW_AFTER_S = 1.0
 
@@ -26,6 +27,16 @@ def open_trace(path: Path, *, quiet: bool) -> Trace:
     if quiet or not sys.stderr.isatty():
         return Trace(source)
     return Trace(ProgressSource(source))
+
+
+def slice_trace(trace: Trace, steps: tuple[int, int] | None) -> Trace:
+    """Return the part of ``trace`` that ``--steps`` asks for; all of it for None."""
+    if steps is None:
+        return trace
+    try:
+        return trace.slice(steps=steps)
+    except ValueError as error:
+        raise GpuMemTraceError(f"{trace.path}: {error}") from None
 
 
 class ProgressSource:

@@ -1,0 +1,299 @@
+"""Two runs, or two parts of one, side by side: aligned by device, phase and step, not by time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder
+from gpumemtrace.analysis.lines import LINES, feed_lines
+from gpumemtrace.analysis.phases import PhaseUse
+from gpumemtrace.analysis.summary import DeviceSummary, Summary, SummaryBuilder
+from gpumemtrace.trace_data import TraceData
+
+__all__ = [
+    "Comparison",
+    "DeviceComparison",
+    "Difference",
+    "GroupDifference",
+    "PhaseDifference",
+    "RecordDifference",
+    "compare_traces",
+]
+
+# What of the run record makes two runs different, not merely another time or place.
+_RECORD_KEYS = (
+    "script",
+    "argv",
+    "torch",
+    "cuda",
+    "devices",
+    "allocator",
+    "world_size",
+    "environment",
+    "simulated",
+    "training",
+)
+# Says where the run was, or what it was found to be, not how it was set up.
+_RECORD_LEAVES_IGNORED = {"uuid", "approximations", "pci_bus_id", "index"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure in A and in B; None where one of them does not have it."""
+
+    a: float | None
+    b: float | None
+
+    @property
+    def change(self) -> float | None:
+        """B - A."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+    @property
+    def share(self) -> float | None:
+        """The change as a part of A: 0.08 = 8 % more."""
+        change = self.change
+        return None if change is None or not self.a else change / self.a
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        return {"a": self.a, "b": self.b, "change": self.change, "share": self.share}
+
+
+@dataclass(frozen=True)
+class PhaseDifference:
+    """One phase on one device. ``kept_bytes``: allocated less freed, ``time_s``: each per visit."""
+
+    name: str
+    peak_allocated_bytes: Difference
+    peak_reserved_bytes: Difference
+    kept_bytes: Difference
+    time_s: Difference
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        return {
+            "name": self.name,
+            "peak_allocated_bytes": self.peak_allocated_bytes.to_dict(),
+            "peak_reserved_bytes": self.peak_reserved_bytes.to_dict(),
+            "kept_bytes": self.kept_bytes.to_dict(),
+            "time_s": self.time_s.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class GroupDifference:
+    """Allocations of one size in one phase: how many a step makes in A and in B."""
+
+    phase: str | None
+    size_bytes: int
+    a_per_step: float
+    b_per_step: float
+
+    @property
+    def change_bytes(self) -> float:
+        """The bytes that a step allocates more in B."""
+        return (self.b_per_step - self.a_per_step) * self.size_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        return asdict(self) | {"change_bytes": self.change_bytes}
+
+
+@dataclass(frozen=True)
+class RecordDifference:
+    """An entry of the run record that matters and is not the same."""
+
+    key: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class DeviceComparison:
+    """One device.
+
+    ``peaks``: line name -> bytes; ``step_peak_bytes``: allocated, median over steps;
+    ``phases``: in the order of B, then those only in A; ``groups``: what a step allocates more or
+    less, the largest change in bytes first.
+    """
+
+    device: int
+    peaks: dict[str, Difference]
+    step_peak_bytes: Difference
+    phases: tuple[PhaseDifference, ...]
+    groups: tuple[GroupDifference, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        return {
+            "device": self.device,
+            "peak_bytes": {name: peak.to_dict() for name, peak in self.peaks.items()},
+            "step_peak_bytes": self.step_peak_bytes.to_dict(),
+            "phases": [phase.to_dict() for phase in self.phases],
+            "groups": [group.to_dict() for group in self.groups],
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """See `compare_traces`. ``step_time_s``: median; ``record``: how the runs were not alike."""
+
+    a: Summary
+    b: Summary
+    steps: Difference
+    step_time_s: Difference
+    devices: tuple[DeviceComparison, ...]
+    record: tuple[RecordDifference, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values. Keys are added by later versions, none goes away."""
+        return {
+            "a": self.a.path,
+            "b": self.b.path,
+            "steps": self.steps.to_dict(),
+            "step_time_s": self.step_time_s.to_dict(),
+            "devices": [device.to_dict() for device in self.devices],
+            "run_record": [asdict(entry) for entry in self.record],
+        }
+
+
+@dataclass(frozen=True)
+class _Side:
+    summary: Summary
+    steps: int
+    step_time_s: float | None
+    groups: dict[AllocationGroup, int]
+    devices: dict[int, DeviceSummary]
+
+
+def compare_traces(a: TraceData, b: TraceData) -> Comparison:
+    """Compare two traces, or two slices (``trace.slice(steps=…)``), in one pass over each."""
+    first, second = _read(a), _read(b)
+    numbers = sorted(first.devices.keys() | second.devices.keys())
+    return Comparison(
+        a=first.summary,
+        b=second.summary,
+        steps=Difference(first.steps, second.steps),
+        step_time_s=Difference(first.step_time_s, second.step_time_s),
+        devices=tuple(_compare_device(number, first, second) for number in numbers),
+        record=_compare_records(first.summary.run_record, second.summary.run_record),
+    )
+
+
+def _read(trace: TraceData) -> _Side:
+    groups, summary = AllocationGroupFinder(trace), SummaryBuilder(trace)
+    stream = feed_lines(trace, *summary.consumers, groups)
+    found = summary.finish(stream)
+    steps = trace.steps
+    durations = steps.end_ns - steps.start_ns
+    return _Side(
+        summary=found,
+        steps=len(steps),
+        step_time_s=float(np.median(durations)) / 1e9 if len(steps) else None,
+        groups=groups.finish(),
+        devices={device.device: device for device in found.devices},
+    )
+
+
+def _compare_device(number: int, a: _Side, b: _Side) -> DeviceComparison:
+    of_a, of_b = a.devices.get(number), b.devices.get(number)
+    return DeviceComparison(
+        device=number,
+        peaks={line: Difference(_peak(of_a, line), _peak(of_b, line)) for line in LINES},
+        step_peak_bytes=Difference(_step_peak(of_a), _step_peak(of_b)),
+        phases=_compare_phases(of_a, of_b),
+        groups=_compare_groups(number, a, b),
+    )
+
+
+def _peak(device: DeviceSummary | None, line: str) -> int | None:
+    peak = None if device is None else device.peaks.lines[line]
+    return None if peak is None else peak.size_bytes
+
+
+def _step_peak(device: DeviceSummary | None) -> float | None:
+    if device is None:
+        return None
+    peaks = device.peaks.steps.peak["allocated"]
+    # The last one is the unfinished step.
+    return float(np.median(peaks[:-1] if len(peaks) > 1 else peaks))
+
+
+def _compare_phases(
+    a: DeviceSummary | None, b: DeviceSummary | None
+) -> tuple[PhaseDifference, ...]:
+    uses_a, uses_b = _uses(a), _uses(b)
+    names = [*uses_b, *(name for name in uses_a if name not in uses_b)]
+    return tuple(_compare_phase(name, uses_a.get(name), uses_b.get(name)) for name in names)
+
+
+def _uses(device: DeviceSummary | None) -> dict[str, PhaseUse]:
+    if device is None:
+        return {}
+    return {use.name: use for use in device.phases.phases if use.count or use.time_s}
+
+
+def _compare_phase(name: str, a: PhaseUse | None, b: PhaseUse | None) -> PhaseDifference:
+    def peak(use: PhaseUse | None, line: str) -> int | None:
+        return None if use is None else use.peak[line]
+
+    def each(use: PhaseUse | None, total: float) -> float | None:
+        return None if use is None else total / max(use.count, 1)
+
+    return PhaseDifference(
+        name=name,
+        peak_allocated_bytes=Difference(peak(a, "allocated"), peak(b, "allocated")),
+        peak_reserved_bytes=Difference(peak(a, "reserved"), peak(b, "reserved")),
+        kept_bytes=Difference(
+            each(a, a.net_allocated_bytes if a else 0), each(b, b.net_allocated_bytes if b else 0)
+        ),
+        time_s=Difference(each(a, a.time_s if a else 0), each(b, b.time_s if b else 0)),
+    )
+
+
+def _compare_groups(number: int, a: _Side, b: _Side) -> tuple[GroupDifference, ...]:
+    found = []
+    for group in a.groups.keys() | b.groups.keys():
+        if group.device != number:
+            continue
+        difference = GroupDifference(
+            phase=group.phase,
+            size_bytes=group.size_bytes,
+            a_per_step=a.groups.get(group, 0) / max(a.steps, 1),
+            b_per_step=b.groups.get(group, 0) / max(b.steps, 1),
+        )
+        if difference.change_bytes:
+            found.append(difference)
+    found.sort(key=lambda d: (-abs(d.change_bytes), d.phase or "", d.size_bytes))
+    return tuple(found)
+
+
+def _compare_records(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[RecordDifference, ...]:
+    leaves_a: dict[str, Any] = {}
+    leaves_b: dict[str, Any] = {}
+    for key in _RECORD_KEYS:
+        leaves_a |= _leaves(key, a.get(key))
+        leaves_b |= _leaves(key, b.get(key))
+    return tuple(
+        RecordDifference(key, leaves_a.get(key), leaves_b.get(key))
+        for key in dict.fromkeys([*leaves_a, *leaves_b])
+        if leaves_a.get(key) != leaves_b.get(key)
+    )
+
+
+def _leaves(key: str, value: Any) -> dict[str, Any]:
+    """Nested objects as one level: ``allocator.settings``, ``devices.0.name``."""
+    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {key: value}
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        if name not in _RECORD_LEAVES_IGNORED:
+            found |= _leaves(f"{key}.{name}", inner)
+    return found

@@ -1,0 +1,69 @@
+"""``gpumemtrace compare``: what is different between two runs, or two parts of one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from gpumemtrace.cli.options import add_json, add_quiet, parse_steps
+from gpumemtrace.errors import GpuMemTraceError
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+examples:
+  gpumemtrace compare before.gmt after.gmt
+  gpumemtrace compare run.gmt --steps-a 1:2 --steps-b 2:3       the first step against the second
+  gpumemtrace compare before.gmt after.gmt --steps-a 10:50 --steps-b 10:50
+  gpumemtrace compare --json a.gmt b.gmt | jq '.devices[0].peak_bytes.allocated'
+"""
+
+
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    """Add this command's parser and return it."""
+    parser = subparsers.add_parser(
+        "compare",
+        help="what is different between two runs, or two parts of one",
+        description="Compare two traces by phase and step: peaks, what phases keep, step time, and "
+        "the allocations that one has and the other has not.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("trace", type=Path, metavar="A", help="the trace to compare with")
+    parser.add_argument("other", type=Path, metavar="B", nargs="?", help="the trace to compare")
+    parser.add_argument(
+        "--steps-a", type=parse_steps, metavar="FIRST:END", help="only these steps of A"
+    )
+    parser.add_argument(
+        "--steps-b", type=parse_steps, metavar="FIRST:END", help="only these steps of B"
+    )
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="N", help="how many allocations to list (10)"
+    )
+    add_json(parser)
+    add_quiet(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the comparison."""
+    from gpumemtrace.analysis.compare import compare_traces
+    from gpumemtrace.cli.compare_screen import print_comparison
+    from gpumemtrace.cli.reading import open_trace, slice_trace
+
+    if args.other is None and (args.steps_a is None or args.steps_b is None):
+        raise GpuMemTraceError(
+            "compare: give two traces, or one with --steps-a and --steps-b: "
+            f"gpumemtrace compare {args.trace} --steps-a 0:10 --steps-b 10:20"
+        )
+    a = open_trace(args.trace, quiet=args.quiet)
+    b = a if args.other is None else open_trace(args.other, quiet=args.quiet)
+    found = compare_traces(slice_trace(a, args.steps_a), slice_trace(b, args.steps_b))
+    if args.json:
+        print(json.dumps(found.to_dict(), indent=2))
+        return 0
+    print_comparison(found, top=args.top)
+    return 0

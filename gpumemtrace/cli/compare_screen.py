@@ -1,0 +1,160 @@
+"""A comparison as a sentence and tables on a terminal, or plain text in a pipe."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from gpumemtrace.analysis.compare import Comparison, DeviceComparison, Difference
+from gpumemtrace.analysis.lines import LINES
+from gpumemtrace.cli.console import make_console, make_table
+from gpumemtrace.units import format_bytes, format_duration
+
+__all__ = ["print_comparison", "sentence"]
+
+# Timings of one run are no better than this.
+_NO_DIFFERENCE = 0.005
+_MOST_RECORD_LINES = 12
+
+
+def print_comparison(found: Comparison, *, top: int) -> None:
+    """Print it; ``top``: how many groups of allocations to list."""
+    console = make_console()
+    console.print(f"A  {_name(found.a.path)}: {found.a.steps:,} steps", markup=False)
+    console.print(f"B  {_name(found.b.path)}: {found.b.steps:,} steps", markup=False)
+    for line in _record_lines(found):
+        console.print(line, markup=False)
+    for device in found.devices:
+        console.print(f"\n{sentence(found, device)}", markup=False, style="bold")
+        _print_figures(console, found, device)
+        _print_phases(console, device)
+        _print_groups(console, device, top)
+
+
+def sentence(found: Comparison, device: DeviceComparison) -> str:
+    """What is different on one device, in one sentence."""
+    where = f"cuda:{device.device}"
+    peak = device.peaks["allocated"]
+    if peak.a is None or peak.b is None:
+        side = "A" if peak.b is None else "B"
+        return f"{where}: only {side} allocated anything there."
+    if peak.change == 0:
+        memory = f"B uses as much memory as A: {format_bytes(peak.b)} at the peak"
+    else:
+        less = "less" if peak.b < peak.a else "more"
+        memory = (
+            f"B uses {less} memory: {format_bytes(peak.b)} allocated at the peak instead of "
+            f"{format_bytes(peak.a)}{_share(peak)}"
+        )
+    return f"{where}: {memory}{_time_clause(found.step_time_s, memory_is_less=peak.b < peak.a)}."
+
+
+def _time_clause(time: Difference, *, memory_is_less: bool) -> str:
+    if time.share is None or time.b is None:
+        return ""
+    if abs(time.share) < _NO_DIFFERENCE:
+        return ", and a step takes as long"
+    is_longer = time.share > 0
+    word = "but" if is_longer == memory_is_less else "and"
+    return f", {word} a step takes {abs(time.share):.0%} {'longer' if is_longer else 'less time'}"
+
+
+def _name(path: str | None) -> str:
+    return path or "in memory"
+
+
+def _record_lines(found: Comparison) -> list[str]:
+    """What was not alike in how the two were run."""
+    if not found.record:
+        return []
+    lines = ["The runs were not set up alike:"]
+    lines += [f"  {d.key}: {d.a} in A, {d.b} in B" for d in found.record[:_MOST_RECORD_LINES]]
+    if len(found.record) > _MOST_RECORD_LINES:
+        lines.append(f"  … showing {_MOST_RECORD_LINES} of {len(found.record)}; --json has all")
+    return lines
+
+
+def _print_figures(console: Console, found: Comparison, device: DeviceComparison) -> None:
+    table = make_table(console, "", ["peak", "A", "B", "B - A", ""])
+    for line in LINES:
+        peak = device.peaks[line]
+        if peak.a is not None or peak.b is not None:
+            table.add_row(line.replace("_", " "), *_bytes(peak))
+    table.add_row("allocated, median step", *_bytes(device.step_peak_bytes))
+    table.add_row("step time, median", *_times(found.step_time_s))
+    console.print(table)
+
+
+def _print_phases(console: Console, device: DeviceComparison) -> None:
+    columns = [
+        "phase",
+        "peak allocated A",
+        "B",
+        "B - A",
+        "",
+        "kept each, B - A",
+        "time each, B - A",
+    ]
+    table = make_table(console, "", columns)
+    for phase in device.phases:
+        kept, time = phase.kept_bytes.change, phase.time_s.change
+        table.add_row(
+            phase.name,
+            *_bytes(phase.peak_allocated_bytes),
+            "" if kept is None else _signed(kept),
+            "" if time is None else _signed_time(time),
+        )
+    if device.phases:
+        console.print(table)
+
+
+def _print_groups(console: Console, device: DeviceComparison, top: int) -> None:
+    if not device.groups or top < 1:
+        return
+    table = make_table(
+        console,
+        "\nAllocated more or less often",
+        ["size", "phase", "A, a step", "B, a step", "B - A"],
+    )
+    for group in device.groups[:top]:
+        table.add_row(
+            format_bytes(group.size_bytes),
+            group.phase or "(no phase)",
+            f"{group.a_per_step:,.4g}",
+            f"{group.b_per_step:,.4g}",
+            _signed(group.change_bytes),
+        )
+    console.print(table)
+    if len(device.groups) > top:
+        console.print(f"… showing {top} of {len(device.groups):,}; --top and --json show more")
+
+
+def _bytes(difference: Difference) -> list[str]:
+    change = difference.change
+    return [
+        "" if difference.a is None else format_bytes(difference.a),
+        "" if difference.b is None else format_bytes(difference.b),
+        "" if change is None else _signed(change),
+        _share(difference).strip(" ()"),
+    ]
+
+
+def _times(difference: Difference) -> list[str]:
+    change = difference.change
+    return [
+        "" if difference.a is None else format_duration(difference.a),
+        "" if difference.b is None else format_duration(difference.b),
+        "" if change is None else _signed_time(change),
+        _share(difference).strip(" ()"),
+    ]
+
+
+def _share(difference: Difference) -> str:
+    return "" if not difference.share else f" ({difference.share:+.1%})"
+
+
+def _signed(size_bytes: float) -> str:
+    return f"{'+' if size_bytes > 0 else ''}{format_bytes(size_bytes)}"
+
+
+def _signed_time(seconds: float) -> str:
+    return f"{'+' if seconds > 0 else ''}{format_duration(seconds)}" if seconds else "0 s"

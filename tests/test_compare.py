@@ -1,0 +1,182 @@
+"""GIVEN two runs, WHEN they are compared, THEN every difference is there, and nothing else."""
+
+from __future__ import annotations
+
+import collections
+import json
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from launch import python
+from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
+
+import gpumemtrace
+from gpumemtrace.analysis import allocation_groups
+from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder
+from gpumemtrace.analysis.compare import compare_traces
+from gpumemtrace.analysis.lines import feed_lines
+from gpumemtrace.cli.compare_screen import sentence
+from gpumemtrace.cli.main import main
+from gpumemtrace.schema import Kind
+from gpumemtrace.trace import Trace
+
+
+@given(columns=event_columns())
+def test_groups_are_those_of_a_plain_count(columns):
+    trace = Trace.from_events(columns, phase_names=PHASE_NAMES)
+    finder = AllocationGroupFinder(trace)
+    feed_lines(trace, finder)
+    expected = collections.Counter(
+        AllocationGroup(device, PHASE_NAMES[phase] if phase >= 0 else None, size)
+        for kind, device, phase, size in zip(
+            *(columns[name].tolist() for name in ("kind", "device", "phase", "size_bytes")),
+            strict=True,
+        )
+        if kind == Kind.ALLOC
+    )
+    assert finder.finish() == expected
+
+
+def test_groups_of_many_batches_add_up(monkeypatch):
+    monkeypatch.setattr(allocation_groups, "_MOST_ROWS", 8)
+    builder = TraceBuilder()
+    for i in range(1000):
+        builder.alloc(i * MIB, 512 * (1 + i % 7))
+    trace = builder.trace(batch_records=10)
+    finder = AllocationGroupFinder(trace)
+    feed_lines(trace, finder)
+    counts = {group.size_bytes: count for group, count in finder.finish().items()}
+    assert counts == {512 * (1 + k): len(range(k, 1000, 7)) for k in range(7)}
+
+
+def run(sizes: list[int], *, step_ms: int, script: str = "train", batch: int = 8) -> Trace:
+    """Three steps; each allocates ``sizes`` in forward and frees them in backward."""
+    builder = TraceBuilder(run_record={"script": script, "argv": ["--batch", str(batch)]})
+    for step in range(3):
+        builder.phase("forward")
+        for i, size in enumerate(sizes):
+            builder.alloc((i + 1) << 32, size)
+        builder.phase("backward", after_ns=step_ms * 1_000_000)
+        for i in range(len(sizes)):
+            builder.free((i + 1) << 32)
+        builder.phase("").step(step + 1)
+    return builder.trace()
+
+
+def test_less_memory_but_slower():
+    a = run([10 * MIB, 6 * MIB, 4 * MIB], step_ms=100)
+    b = run([10 * MIB, 2 * MIB], step_ms=108, batch=4)
+    found = compare_traces(a, b)
+    (device,) = found.devices
+    assert device.peaks["allocated"].change == -8 * MIB
+    assert device.step_peak_bytes.share == pytest.approx(-0.4)
+    assert sentence(found, device) == (
+        "cuda:0: B uses less memory: 12.0 MiB allocated at the peak instead of 20.0 MiB (-40.0%), "
+        "but a step takes 8% longer."
+    )
+    assert [(g.size_bytes, g.a_per_step, g.b_per_step, g.phase) for g in device.groups] == [
+        (6 * MIB, 1, 0, "forward"),
+        (4 * MIB, 1, 0, "forward"),
+        (2 * MIB, 0, 1, "forward"),
+    ]
+    forward, backward = device.phases
+    assert (forward.name, backward.name) == ("forward", "backward")
+    assert forward.kept_bytes.change == -8 * MIB
+    assert backward.kept_bytes.change == 8 * MIB
+    assert [(d.key, d.a, d.b) for d in found.record] == [
+        ("argv", ["--batch", "8"], ["--batch", "4"])
+    ]
+
+
+def test_a_run_against_itself_differs_in_nothing():
+    trace = run([MIB, 3 * MIB], step_ms=5)
+    found = compare_traces(trace, trace)
+    (device,) = found.devices
+    assert not device.groups and not found.record
+    assert {d.change for d in device.peaks.values()} <= {0, None}
+    assert "B uses as much memory as A: 4.0 MiB" in sentence(found, device)
+
+
+def test_what_only_one_of_them_has():
+    a = run([MIB], step_ms=5)
+    b = TraceBuilder().phase("rollout").alloc(512, 2 * MIB, device=1).trace()
+    found = compare_traces(a, b)
+    assert [device.device for device in found.devices] == [0, 1]
+    assert sentence(found, found.devices[1]) == "cuda:1: only B allocated anything there."
+    assert [phase.name for phase in found.devices[1].phases if phase.time_s.b is not None] == [
+        "rollout"
+    ]
+    assert found.devices[1].peaks["allocated"].change is None
+
+
+def test_two_steps_of_one_run(tmp_path, capsys):
+    builder = TraceBuilder()
+    builder.phase("forward").alloc(1 << 32, MIB).step(1)
+    builder.alloc(2 << 32, 5 * MIB).alloc(3 << 32, MIB).step(2)
+    path = tmp_path / "run.gmt"
+    builder.trace().save(path)
+    assert main(["compare", str(path), "--steps-a", "0", "--steps-b", "1", "--json"]) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert [(g["size_bytes"], g["phase"], g["change_bytes"]) for g in device["groups"]] == [
+        (5 * MIB, "forward", 5 * MIB)
+    ]
+    assert main(["compare", str(path), "--steps-a", "0", "--steps-b", "1"]) == 0
+    assert "5.0 MiB  forward" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give two traces, or one with --steps-a and --steps-b"),
+        (["--steps-a", "0", "--steps-b", "77"], "no step in 77:78"),
+    ],
+)
+def test_what_can_not_be_compared_is_said(tmp_path, capsys, arguments, message):
+    path = tmp_path / "run.gmt"
+    run([MIB], step_ms=1).save(path)
+    assert main(["compare", str(path), *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.simgpu
+def test_checkpointing_is_seen_as_what_torch_counts(tmp_path: Path) -> None:
+    """The difference of the peaks is that of `max_memory_allocated`, to the byte."""
+    (tmp_path / "train.py").write_text(
+        textwrap.dedent("""
+            import sys, torch
+            from torch.utils.checkpoint import checkpoint
+            def make_block():
+                layers = torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256)
+                return torch.nn.Sequential(*layers)
+            def apply(block, x):
+                return checkpoint(block, x, use_reentrant=False)
+            if sys.argv[1] == "no":
+                apply = lambda block, x: block(x)
+            blocks = torch.nn.ModuleList(make_block() for _ in range(6)).cuda()
+            optimizer = torch.optim.SGD(blocks.parameters(), lr=0.1)
+            for _ in range(4):
+                x = torch.randn(2048, 256, device="cuda")
+                for block in blocks:
+                    x = apply(block, x)
+                x.sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            print(torch.cuda.max_memory_allocated())
+        """)
+    )
+    peaks, traces = [], []
+    for used in ("no", "yes"):
+        trace = tmp_path / f"{used}.gmt"
+        ran = python(
+            "-m", "gpumemtrace", "run", "-q", "-o", str(trace), "train.py", used, cwd=tmp_path
+        )
+        peaks.append(int(ran.stdout))
+        traces.append(gpumemtrace.open(trace))
+    found = compare_traces(*traces)
+    (device,) = found.devices
+    assert device.peaks["allocated"].change == peaks[1] - peaks[0] < 0
+    assert ("argv", "no", "yes") in [(d.key, d.a[-1], d.b[-1]) for d in found.record]
+    assert np.sign(device.groups[0].change_bytes) == 1  # what is recomputed is allocated again
