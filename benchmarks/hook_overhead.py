@@ -50,6 +50,7 @@ def measure_here(mode: str, bursts: int, threads: int) -> dict[str, list[float]]
     with tempfile.TemporaryDirectory() as folder:
         if mode == "traced":
             _core.session_start(f"{folder}/t.gmt", metadata_json="{}", ring_bytes=64 << 20)
+            allocator.record_baseline()
         if mode.startswith("history"):
             stacks = {"context": "all", "stacks": "python"} if "+" in mode else {"context": None}
             torch.cuda.memory._record_memory_history(max_entries=2 * PAIRS, **stacks)

@@ -8,6 +8,7 @@
 namespace gpumemtrace::capture {
 
 constinit std::atomic<Ring*> g_active_ring{nullptr};
+constinit std::atomic<std::uint64_t> g_session_number{0};
 __thread std::uint32_t t_thread_index = 0;
 
 namespace {
@@ -48,6 +49,7 @@ void set_metadata_source(MetadataSource source) noexcept {
 
 void activate_ring(Ring* ring) noexcept {
   g_ever_recorded.store(true, std::memory_order_relaxed);
+  g_session_number.fetch_add(1, std::memory_order_relaxed);
   g_active_ring.store(ring, std::memory_order_release);
 }
 

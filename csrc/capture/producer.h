@@ -32,6 +32,10 @@ extern GPUMEMTRACE_API std::atomic<Ring*> g_active_ring;
 
 inline Ring* active_ring() noexcept { return g_active_ring.load(std::memory_order_acquire); }
 
+// Counts the sessions of this process, so that what one trace was told is not taken as told in the
+// next. Moves before the ring becomes active.
+extern GPUMEMTRACE_API std::atomic<std::uint64_t> g_session_number;
+
 // Small numbers for threads, 1 = the first one seen; the drain writes the map to OS thread ids and
 // names. Takes a lock and makes two syscalls: once a thread, by way of thread_index().
 GPUMEMTRACE_API std::uint32_t register_thread() noexcept;

@@ -96,12 +96,13 @@ class Ring {
   bool push(Event& event) noexcept;
 
   // A device (by event.device) whose events were dropped wants its totals told anew.
-  // relaxed both ways: a hint; that it comes late costs one more stats event.
+  // A hint: that it comes late costs one more stats event. release (clear_resync) -> acquire
+  // (resync_wanted): whoever sees no wish any more also sees what its fulfiller noted before.
   bool resync_wanted(std::int16_t device) const noexcept {
-    return (resync_.load(std::memory_order_relaxed) & device_bit(device)) != 0;
+    return (resync_.load(std::memory_order_acquire) & device_bit(device)) != 0;
   }
   void clear_resync(std::int16_t device) noexcept {
-    resync_.fetch_and(~device_bit(device), std::memory_order_relaxed);
+    resync_.fetch_and(~device_bit(device), std::memory_order_release);
   }
 
   // --- the consumer: one thread at a time ---

@@ -62,6 +62,9 @@ void LineBuilder::feed(const Columns& records, const Lines& out) {
       stats(*state, records, i);
     } else if (state != nullptr && (kind == Kind::kRetry || kind == Kind::kEmptyCache)) {
       state->cache_flushed = true;
+    } else if (state != nullptr && kind == Kind::kSegmentAlloc) {
+      state->tells_segments = true;
+      if (state->models_blocks) state->segments.add(records.address[i], records.size[i]);
     } else if (state != nullptr && kind == Kind::kSegmentMap) {
       state->models_blocks = false;  // expandable segments: split to the last 512 bytes
       state->segments.clear();
@@ -126,7 +129,7 @@ void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
   std::int64_t block = size == 0 ? 0 : rounded(size);
   const bool is_large = block > LargeSegments::kSmallSize;
   if (records.extra[i] != 0) {
-    if (is_large) state.models_blocks = false;
+    if (is_large && state.models_blocks) state.segments.take(address, block);
     const auto counter = static_cast<std::int64_t>(records.extra[i]);
     const std::int64_t grown = subtract(counter, state.allocated);
     // Anything else means that another thread's event came between block and counter, or that the
@@ -149,7 +152,8 @@ void LineBuilder::stats(Device& state, const Columns& records, std::size_t i) {
   const auto cause = records.flags[i];
   // 0: of another recorder, which read them for no other reason.
   const bool is_miss = cause == 0 || cause == static_cast<std::uint32_t>(StatsCause::kMiss);
-  if (is_miss && state.last_was_alloc && state.models_blocks && !state.uncertain) {
+  if (is_miss && state.last_was_alloc && state.models_blocks && !state.tells_segments &&
+      !state.uncertain) {
     miss(state, records, i);
   }
   if (!state.has_events) state.in_use_before = allocated != 0;
@@ -164,7 +168,8 @@ void LineBuilder::stats(Device& state, const Columns& records, std::size_t i) {
   state.cache_flushed = false;
 }
 
-// The alloc before `records[i]`, a kStats, found no cached block.
+// The alloc before `records[i]`, a kStats, found no cached block; of a recorder that doesn't tell
+// segments.
 void LineBuilder::miss(Device& state, const Columns& records, std::size_t i) {
   Block* block = live_.find(state.last_alloc, records.device[i]);
   if (block == nullptr || rounded(block->size) <= LargeSegments::kSmallSize) return;

@@ -6,7 +6,7 @@
 //   requested  + size at an alloc, - the same at its free; set by kStats
 //   allocated  the allocator's block: kAlloc.extra (its own counter right after) where it was read,
 //              else the size rounded to 512 bytes as PyTorch's allocator rounds it, plus what it
-//              leaves unsplit (large_segments.h); set by kStats
+//              leaves unsplit (large_segments.h, from the segments told); set by kStats
 //   active     allocated + what waited for another stream at the last kStats
 //   reserved   the last kStats
 // A line is uncertain after records were lost or a free had no alloc, until the next kStats.
@@ -76,7 +76,8 @@ class LineBuilder {
     std::uint64_t last_alloc = 0;
     bool last_was_alloc = false;
     bool cache_flushed = false;  // since the last kStats
-    bool models_blocks = true;   // false: the trace itself says how large blocks are
+    bool models_blocks = true;   // false: rounding tells how large blocks are
+    bool tells_segments = false;
     LargeSegments segments;
   };
   const std::map<std::int16_t, Device>& devices() const noexcept { return devices_; }

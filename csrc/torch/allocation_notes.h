@@ -13,12 +13,13 @@ struct InFlightSlot;
 struct AllocationNotes {
   bool any = false;             // the one that every allocation looks at
   bool missed = false;          // no cached block fitted (see miss_callback.cc)
+  bool unsure = false;          // of the segments when it began (see segment_knowledge.h)
   bool has_before = false;      // `before` holds the totals from before the allocation
   std::uint64_t missed_ns = 0;  // CLOCK_MONOTONIC, when the search of the cache had failed
   Totals before;
   InFlightSlot* slot = nullptr;  // stays (see in_flight.h)
 
-  void clear() noexcept { any = missed = has_before = false; }
+  void clear() noexcept { any = missed = unsure = has_before = false; }
 };
 
 // initial-exec: one load instead of a call in every allocation; 80 bytes of static TLS.

@@ -6,7 +6,11 @@ namespace gpumemtrace::hook {
 
 BlockSnapshot take_snapshot(CUDAAllocator& native) {
   BlockSnapshot result;
-  if (!native.initialized() || native.isHistoryEnabled()) return result;
+  if (!native.initialized()) {
+    result.is_whole = true;
+    return result;
+  }
+  if (native.isHistoryEnabled()) return result;
   for (const auto& segment : snapshot_blocks(native).segments) {
     const auto stream = reinterpret_cast<std::uintptr_t>(segment.stream);
     result.segments.push_back(
@@ -20,6 +24,7 @@ BlockSnapshot take_snapshot(CUDAAllocator& native) {
       address += block.size;
     }
   }
+  result.is_whole = true;
   std::sort(result.blocks.begin(), result.blocks.end(),
             [](const KnownBlock& a, const KnownBlock& b) { return a.address < b.address; });
   return result;

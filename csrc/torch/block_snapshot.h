@@ -29,10 +29,11 @@ struct KnownBlock {
 struct BlockSnapshot {
   std::vector<KnownSegment> segments;
   std::vector<KnownBlock> blocks;  // by address
+  bool is_whole = false;           // else the allocator would not say what it holds
 };
 
-// Takes the allocator's locks and some 200 us, more with many blocks. Empty while torch records its
-// history, since a snapshot would leave an entry there. Throws what torch throws.
+// Takes the allocator's locks and some 200 us, more with many blocks. Not whole, and empty, while
+// torch records its history, since a snapshot would leave an entry there. Throws what torch throws.
 BlockSnapshot take_snapshot(CUDAAllocator& native);
 
 }  // namespace gpumemtrace::hook

@@ -10,6 +10,13 @@
 //   Y          push kFree | ------------------- the block goes back |        comes earlier, not counted
 //   Y                                         | alloc, push |                comes earlier, not counted
 //
+// Where nothing is read and the reader infers a block from the blocks around it, there is a fourth:
+//
+//   X                              |--- native call ---| push |
+//   Y          push kFree | ------------------------------ the block goes back |    not yet, for X
+//
+// so X also looks before its native call; Y set its flag before its event was in the ring.
+//
 // Each thread says in a flag of its own that it is at work: in the first two cases X finds Y's flag
 // set after its reading (Y set it before it took the allocator's lock, which X took later). In the
 // third X finds, after its push, that the ring's head has moved by more than its own events. X then
@@ -34,6 +41,16 @@ InFlightSlot* acquire_slot() noexcept;
 
 // Is any other thread at work? Looks at each thread that has ever been, up to 64 at a time.
 bool others_in_flight() noexcept;
+
+// The same for those whose events lie before a head of the ring that was read just now. acquire:
+// pairs with say_at_work.
+inline bool others_began_before() noexcept {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return others_in_flight();
+}
+
+// Between enter() and a push that comes before the native call.
+inline void say_at_work() noexcept { std::atomic_thread_fence(std::memory_order_release); }
 
 // Around an operation: before the native allocator is called, and when all its events are pushed.
 inline void enter() noexcept {

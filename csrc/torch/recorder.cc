@@ -12,10 +12,11 @@ namespace gpumemtrace::hook {
 using capture::push;
 
 // What is to be corrected is corrected first: a block made before that could not be told by its size.
-std::uint64_t Recorder::begin_with_care(Ring* ring) noexcept {
+std::uint64_t Recorder::begin_with_care(Ring* ring, std::size_t size) noexcept {
   if (!others_in_flight()) tell_resyncs(ring);
   const std::uint64_t begin = ring->head();
   if ((attention_.load(std::memory_order_relaxed) & kWatched) != 0) note_totals_before();
+  if (size > kSmallRequest) t_notes.any = t_notes.unsure = true;
   return begin;
 }
 
@@ -29,9 +30,39 @@ void Recorder::note_totals_before() noexcept {
 }
 
 // With expandable segments every remainder is split off, so rounding tells a block's size.
-bool Recorder::block_may_be_larger(std::size_t size) const noexcept {
+bool Recorder::block_may_be_larger(std::size_t size) noexcept {
   const std::size_t exact_up_to = exact_up_to_.load(std::memory_order_relaxed);
-  return size > exact_up_to && (exact_up_to == kDistrusted || !uses_expandable_segments());
+  if (size <= exact_up_to) return false;
+  return exact_up_to == kDistrusted || !uses_expandable_segments() ||
+         !segments_.agrees(SegmentKnowledge::kExpandable);
+}
+
+// Whether a reader can't tell the block of a request above 1 MiB, which was found in the cache.
+bool Recorder::large_needs_totals(const Ring* ring, std::uint64_t begin,
+                                  DeviceIndex device) noexcept {
+  if (exact_up_to_.load(std::memory_order_relaxed) == kDistrusted) return true;
+  if (uses_expandable_segments()) return !segments_.agrees(SegmentKnowledge::kExpandable);
+  return ring->head() != begin || others_in_flight() || resync_pending(ring, device) ||
+         !segments_.agrees(SegmentKnowledge::kFixed) || !splits_every_size();
+}
+
+void Recorder::allocated_large(Ring* ring, std::uint64_t begin, Event& event) noexcept {
+  const auto device = static_cast<DeviceIndex>(event.device);
+  if (large_needs_totals(ring, begin, device)) {
+    allocated_with_totals(ring, begin, event);
+    return;
+  }
+  push(ring, event);
+  if (ring->head() != begin + 1) [[unlikely]] {
+    leave_unsized(reinterpret_cast<const void*>(event.address));
+    want_resync(device);
+  }
+  finish(ring, begin, device);
+}
+
+void Recorder::leave_unsized(const void* block) noexcept {
+  unsized_blocks_.remember(block);
+  attention_.fetch_or(kUnsized, std::memory_order_seq_cst);
 }
 
 void Recorder::allocated_with_totals(Ring* ring, std::uint64_t begin, Event& event) noexcept {
@@ -39,6 +70,7 @@ void Recorder::allocated_with_totals(Ring* ring, std::uint64_t begin, Event& eve
   const bool missed = t_notes.missed;
   const bool wants_bytes = block_may_be_larger(event.size);
   if (!missed && !t_notes.has_before && !wants_bytes) {
+    t_notes.clear();
     push(ring, event);
     finish(ring, begin, device);
     return;
@@ -59,10 +91,7 @@ void Recorder::allocated_with_totals(Ring* ring, std::uint64_t begin, Event& eve
   push(ring, event);
   alone = alone && ring->head() == begin + pushed;
   if (!alone) want_resync(device);
-  if (wants_bytes && !(alone && tells_bytes)) {
-    unsized_blocks_.remember(block);
-    attention_.fetch_or(kUnsized, std::memory_order_seq_cst);
-  }
+  if (wants_bytes && !(alone && tells_bytes)) leave_unsized(block);
   if (missed && known) after_miss(ring, event, block, totals);
   t_notes.clear();
   if (needs_correction(ring, device)) [[unlikely]]
@@ -104,10 +133,12 @@ void Recorder::forget(const void* block) noexcept {
 void Recorder::correct(Ring* ring, DeviceIndex device, bool alone) noexcept {
   if (device >= 0) {
     if (ring->resync_wanted(device)) {
+      segments_.give_up();
       ring->clear_resync(device);
       want_resync(device);
     }
     if (ring->resync_wanted(-1)) {  // frees were lost: of which device, nobody knows
+      segments_.give_up();
       ring->clear_resync(-1);
       want_resync(-1);
     }
@@ -189,18 +220,21 @@ void Recorder::push_segment(Ring* ring, const Event& request, const void* block,
           is_known(request.device) ? told_[static_cast<std::size_t>(request.device)].reserved.load(
                                          std::memory_order_relaxed)
                                    : totals.reserved;
+      segments_.agrees(SegmentKnowledge::kExpandable);
       if (totals.reserved <= before) return;
       event.kind = Kind::kSegmentMap;
       event.size = totals.reserved - before;
     } else {
       std::size_t size = 0;
       // Throws for a block of an expandable segment, which is why it isn't asked above.
+      segments_.agrees(SegmentKnowledge::kFixed);
       if (native_.getBaseAllocation(const_cast<void*>(block), &size) != block) return;
       event.kind = Kind::kSegmentAlloc;
       event.size = size;
     }
     push(ring, event);
   } catch (...) {
+    segments_.give_up();
   }
 }
 

@@ -2,16 +2,19 @@
 //
 // Called by TracingAllocator and by the C entry points, around the native allocator:
 //
-//   const std::uint64_t begin = recorder.begin(ring);
+//   const std::uint64_t begin = recorder.begin(ring, size);
 //   block = native.allocate(size);
 //   recorder.allocated(ring, begin, block, size, device, stream);
 //
 // In steady state an event costs a clock reading and a push. The allocator's own totals are read
 // only where events alone can't tell them:
 //   - after a cache miss: reserved memory changes in no other allocation;
-//   - for a request above 1 MiB: its block may be larger than the request rounded up to 512 bytes
-//     (a remainder of up to 1 MiB is not split off), so the event carries the device's allocated
-//     bytes; also for every request where rounding is configured or a pool never splits;
+//   - for a request above 1 MiB whose block a reader can't tell: it may be larger than the request
+//     rounded up to 512 bytes (a remainder of up to 1 MiB is not split off), so the event carries the
+//     device's allocated bytes. A reader can tell it from the segments and the blocks in them
+//     (segment_knowledge.h), except where threads meet, blocks wait for another stream, events were
+//     lost, or settings say how blocks are split; and for every request where rounding is configured
+//     or a pool never splits;
 //   - while blocks given back are still in use on another stream: active memory then falls later,
 //     in some other call;
 //   - after events were lost, and where threads met (see in_flight.h).
@@ -33,6 +36,7 @@
 #include "torch/block_set.h"
 #include "torch/block_snapshot.h"
 #include "torch/in_flight.h"
+#include "torch/segment_knowledge.h"
 #include "torch/torch_compat.h"
 #include "torch/totals.h"
 
@@ -50,13 +54,14 @@ class Recorder {
 
   // How far the ring is. Just before the native allocator is called; either allocated() or failed()
   // must follow, or abandoned() where it threw something else.
-  std::uint64_t begin(Ring* ring) noexcept;
+  std::uint64_t begin(Ring* ring, std::size_t size) noexcept;
   // After it has served the request, in the same thread.
   void allocated(Ring* ring, std::uint64_t begin, const void* block, std::size_t size,
                  DeviceIndex device, cudaStream_t stream) noexcept;
   // After it threw OutOfMemoryError; call it in the handler, then rethrow.
   void failed(Ring* ring, std::size_t size, DeviceIndex device, cudaStream_t stream) noexcept;
 
+  // Nothing was handed out, or nothing that is ours to record.
   void abandoned() noexcept;
 
   // Before a block goes back, and after.
@@ -85,6 +90,8 @@ class Recorder {
                      const std::vector<KnownBlock>& created) noexcept;
   // From now on blocks may be larger than the request rounded up to 512 bytes.
   void distrust_rounding() noexcept { exact_up_to_.store(kDistrusted, std::memory_order_relaxed); }
+  // Blocks are about to change in a way that events don't tell.
+  void distrust_segments() noexcept { segments_.give_up(); }
   // torch's counters begin anew.
   void counters_reset(DeviceIndex device) noexcept;
 
@@ -114,14 +121,18 @@ class Recorder {
 
   // After an operation's own event. `device` is -1 where it isn't known (a free).
   void finish(Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept;
+  bool large_needs_totals(const Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept;
+  void allocated_large(Ring* ring, std::uint64_t begin, Event& event) noexcept;
+  void leave_unsized(const void* block) noexcept;
   void forget(const void* block) noexcept;
   bool needs_correction(const Ring* ring, DeviceIndex device) const noexcept;
   bool resync_pending(const Ring* ring, DeviceIndex device) const noexcept;
   void tell_resyncs(Ring* ring) noexcept;
   void correct(Ring* ring, DeviceIndex device, bool alone) noexcept;
-  std::uint64_t begin_with_care(Ring* ring) noexcept;
+  std::uint64_t begin_with_care(Ring* ring, std::size_t size) noexcept;
   void note_totals_before() noexcept;
-  bool block_may_be_larger(std::size_t size) const noexcept;
+  bool block_may_be_larger(std::size_t size) noexcept;
+  SegmentKnowledge::State knowledge_of(const BlockSnapshot& memory) const noexcept;
   void allocated_with_totals(Ring* ring, std::uint64_t begin, Event& event) noexcept;
   void push_block(Ring* ring, const KnownBlock& block, std::uint64_t allocated) noexcept;
   void push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept;
@@ -142,6 +153,7 @@ class Recorder {
   // Read by every event, written rarely.
   alignas(128) std::atomic<Bits> attention_{0};
   std::atomic<std::size_t> exact_up_to_{kSmallRequest};
+  SegmentKnowledge segments_;
 
   alignas(128) std::array<Told, capture::kMaxDevices> told_{};
   // Used by another stream too: given back, their memory stays active until that stream is done.
@@ -163,12 +175,15 @@ inline void Recorder::finish(Ring* ring, std::uint64_t begin, DeviceIndex device
   leave();
 }
 
-inline std::uint64_t Recorder::begin(Ring* ring) noexcept {
+inline std::uint64_t Recorder::begin(Ring* ring, std::size_t size) noexcept {
   enter();
   if ((attention_.load(std::memory_order_relaxed) & ~kUnsized) != 0) [[unlikely]] {
-    return begin_with_care(ring);
+    return begin_with_care(ring, size);
   }
-  return ring->head();
+  const std::uint64_t head = ring->head();
+  if (size > kSmallRequest && others_began_before()) [[unlikely]]
+    t_notes.any = t_notes.unsure = true;
+  return head;
 }
 
 inline void Recorder::allocated(Ring* ring, std::uint64_t begin, const void* block,
@@ -180,8 +195,12 @@ inline void Recorder::allocated(Ring* ring, std::uint64_t begin, const void* blo
   event.size = size;
   event.stream = reinterpret_cast<std::uintptr_t>(stream);
   event.device = device;
-  if (size > exact_up_to_.load(std::memory_order_relaxed) || t_notes.any) {
+  if (t_notes.any) [[unlikely]] {
     allocated_with_totals(ring, begin, event);
+    return;
+  }
+  if (size > exact_up_to_.load(std::memory_order_relaxed)) {
+    allocated_large(ring, begin, event);
     return;
   }
   capture::push(ring, event);
@@ -197,6 +216,7 @@ inline std::uint64_t Recorder::freeing(Ring* ring, const void* block) noexcept {
   if (attention_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     forget(block);
   const std::uint64_t begin = ring->head();
+  say_at_work();
   capture::push(ring, event);
   return begin;
 }

@@ -24,8 +24,15 @@ void Recorder::initialized(int device_count) noexcept {
 }
 
 void Recorder::tell_baseline(Ring* ring) noexcept {
+  const std::uint64_t place = ring->head();
+  const bool begins_alone = !others_began_before();
+  std::uint64_t pushed = 0;
+  auto known = SegmentKnowledge::kNotKnown;
   try {
-    push_known_memory(ring, take_snapshot(native_));
+    const BlockSnapshot memory = take_snapshot(native_);
+    known = knowledge_of(memory);
+    pushed = memory.segments.size() + memory.blocks.size();
+    push_known_memory(ring, memory);
   } catch (...) {
   }
   const int count = device_count_.load(std::memory_order_relaxed);
@@ -40,8 +47,26 @@ void Recorder::tell_baseline(Ring* ring) noexcept {
                                                             std::memory_order_relaxed);
     }
     push_stats(ring, index, StatsCause::kBaseline, totals);
+    ++pushed;
     if (others_in_flight()) want_resync(index);
+    // Blocks given back that wait for another stream bound free ones, and no event tells of them.
+    if (is_known(index) && totals.pending() != 0) {
+      attention_.fetch_or(watch_bit(index), std::memory_order_seq_cst);
+    }
   }
+  // Whoever was at work meanwhile may be in the snapshot, in the ring, in both or in neither.
+  const bool alone = begins_alone && ring->head() == place + pushed && !others_in_flight();
+  segments_.begin(alone ? known : SegmentKnowledge::kNotKnown);
+}
+
+SegmentKnowledge::State Recorder::knowledge_of(const BlockSnapshot& memory) const noexcept {
+  if (!memory.is_whole) return SegmentKnowledge::kNotKnown;
+  if (memory.segments.empty()) return SegmentKnowledge::kNothingYet;
+  const bool expandable = memory.segments.front().is_expandable;
+  for (const KnownSegment& segment : memory.segments) {
+    if (segment.is_expandable != expandable) return SegmentKnowledge::kNotKnown;
+  }
+  return expandable ? SegmentKnowledge::kExpandable : SegmentKnowledge::kFixed;
 }
 
 void Recorder::push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept {
@@ -118,6 +143,7 @@ void Recorder::pool_event(Ring* ring, Kind kind, DeviceIndex device, MempoolId_t
 
 void Recorder::pool_restored(Ring* ring, DeviceIndex device, const std::vector<void*>& freed,
                              const std::vector<KnownBlock>& created) noexcept {
+  distrust_segments();
   for (const void* block : freed) {
     forget(block);
     if (ring == nullptr) continue;

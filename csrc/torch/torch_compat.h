@@ -11,6 +11,7 @@
 #include <torch/version.h>
 
 #include <cstddef>
+#include <cstdint>
 
 #define GPUMEMTRACE_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) ||              \
@@ -28,6 +29,9 @@ inline bool uses_expandable_segments() { return AllocatorConfig::use_expandable_
 using AllocatorConfig = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
 inline bool uses_expandable_segments() { return AllocatorConfig::expandable_segments(); }
 #endif
+
+// Whether blocks of all sizes may be split (PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb is not set).
+inline bool splits_every_size() { return AllocatorConfig::max_split_size() == SIZE_MAX; }
 
 // Whether requests of this size may be rounded up to more than the next multiple of 512 bytes
 // (PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:...).

@@ -89,12 +89,15 @@ TracingAllocator::TracingAllocator(CUDAAllocator& native, Recorder& recorder)
 template <class Allocate>
 inline c10::DataPtr TracingAllocator::allocate_with(std::size_t size, const Allocate& allocate) {
   Ring* const ring = active_ring();
-  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring) : 0;
+  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, size) : 0;
   c10::DataPtr block = or_record_failure(recorder_, ring, size, nullptr, allocate);
   // Changes the deleter in place: pointer, context and device stay what they are. Also for an empty
   // block, since its deleter is to equal raw_deleter() too.
-  if (!block.compare_exchange_deleter(native_deleter_, &delete_traced)) return block;
-  if (block.get() == nullptr) return block;
+  const bool is_cached = block.compare_exchange_deleter(native_deleter_, &delete_traced);
+  if (!is_cached || block.get() == nullptr) {
+    if (ring != nullptr) recorder_.abandoned();
+    return block;
+  }
   if (ring == nullptr) [[unlikely]] {
     recorder_.allocated_unrecorded();
     count_skipped();
@@ -111,6 +114,7 @@ c10::DataPtr TracingAllocator::allocate(std::size_t size) {
 
 #if GPUMEMTRACE_TORCH_AT_LEAST(2, 13)
 c10::DataPtr TracingAllocator::allocateWithAddress(std::size_t size, void* address) {
+  recorder_.distrust_segments();  // it may lie in the middle of a free block
   c10::DataPtr block = allocate_with(
       size, [this, size, address] { return native_.allocateWithAddress(size, address); });
   // It need not go the way of a cache miss.
@@ -129,9 +133,12 @@ inline void* TracingAllocator::raw_alloc_with(std::size_t size, const cudaStream
                                               const Allocate& allocate) {
   if (!caches()) return allocate();
   Ring* const ring = active_ring();
-  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring) : 0;
+  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, size) : 0;
   void* const block = or_record_failure(recorder_, ring, size, stream, allocate);
-  if (block == nullptr) return block;
+  if (block == nullptr) {
+    if (ring != nullptr) recorder_.abandoned();
+    return block;
+  }
   if (ring == nullptr) {
     recorder_.allocated_unrecorded();
     count_skipped();

@@ -36,7 +36,8 @@ enum class Kind : std::uint16_t {
 //
 //   kind          address        size              stream          extra              flags
 //   kAlloc        block          requested bytes   cudaStream_t    allocated_bytes of the device
-//                                                                  right after it, 0 = not read
+//                                                                  right after it, 0 = not read:
+//                                                                  other events tell the block's size
 //   kFree         block          -                 -               -
 //   kStats        allocated      requested         active          reserved           StatsCause
 //   kDeviceUsed   own process    whole device      capacity        -                  (bytes; own 0 = unknown)

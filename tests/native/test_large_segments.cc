@@ -34,7 +34,7 @@ TEST_CASE("an address of no segment that is known takes what was asked for") {
   segments.give_back(5);
 }
 
-TEST_CASE("a new segment replaces those that it overlaps") {
+TEST_CASE("a new segment replaces those that it overlaps, but not the blocks in use there") {
   LargeSegments segments;
   segments.add(0, 20 * kMiB);
   segments.take(0, 15 * kMiB);
@@ -42,7 +42,34 @@ TEST_CASE("a new segment replaces those that it overlaps") {
   CHECK(segments.take(10 * kMiB, 19 * kMiB) == 20 * kMiB);
   segments.add(0, 2 * kMiB);
   segments.forget_empty();
+  segments.give_back(0);
+  CHECK(segments.take(0, kMiB + 512) == 2 * kMiB);
+  segments.give_back(0);
+  segments.forget_empty();
   CHECK(segments.take(0, kMiB + 512) == kMiB + 512);
+}
+
+TEST_CASE("a block that comes before its segment bounds the free blocks of it") {
+  LargeSegments segments;
+  CHECK(segments.take(8 * kMiB, 4 * kMiB) == 4 * kMiB);
+  segments.add(0, 20 * kMiB);
+  CHECK(segments.take(0, 7 * kMiB + 512) == 8 * kMiB);
+  segments.give_back(8 * kMiB);
+  CHECK(segments.take(8 * kMiB, 11 * kMiB) == 12 * kMiB);
+  segments.clear();
+  CHECK(segments.take(8 * kMiB, 11 * kMiB) == 11 * kMiB);
+}
+
+TEST_CASE("a block found where one was lately is searched for again once segments change") {
+  LargeSegments segments;
+  segments.add(0, 20 * kMiB);
+  segments.take(2 * kMiB, 17 * kMiB + 512);
+  segments.give_back(2 * kMiB);
+  segments.add(0, 40 * kMiB);
+  CHECK(segments.take(2 * kMiB, 17 * kMiB + 512) == 17 * kMiB + 512);
+  segments.give_back(2 * kMiB);
+  segments.forget_empty();
+  CHECK(segments.take(2 * kMiB, 17 * kMiB + 512) == 17 * kMiB + 512);
 }
 
 TEST_CASE("sizes from a broken file do no harm") {

@@ -1,7 +1,8 @@
 """Memory lines from a trace's events, one at a time, as slow and plain as can be.
 
 The reference for what the hook promises: after each event, requested, allocated, active and
-reserved bytes of a device are what torch counts, and so are their peaks.
+reserved bytes of a device are what torch counts, and so are their peaks. And for what the reader
+makes of it: the same lines, at every event.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gpumemtrace
+from gpumemtrace.analysis.lines import LineStream
 from gpumemtrace.schema import Kind, StatsCause
 from gpumemtrace.trace_file import TraceFile
 
 LINES = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
+
+
+MIB = 1 << 20
 
 
 @dataclass
@@ -48,7 +54,10 @@ class Replay:
     def __init__(self) -> None:
         self.devices: dict[int, Device] = {}
         self.live: dict[int, tuple[int, int, int]] = {}
+        self.segments: list[tuple[int, int, int]] = []  # device, base, end; the newest last
+        self.expandable = False
         self.counts: Counter[Kind] = Counter()
+        self.sizes_told = 0
         self.unknown_frees = 0
         self.double_allocs = 0
 
@@ -58,7 +67,11 @@ class Replay:
         address, size, extra = event["address"], event["size_bytes"], event["extra"]
         if kind is Kind.ALLOC:
             device = self.devices.setdefault(event["device"], Device())
-            block = extra - device.now["allocated_bytes"] if extra else -(-size // 512) * 512
+            if extra:
+                block = extra - device.now["allocated_bytes"]
+                self.sizes_told += 1
+            else:
+                block = self.block_size(event["device"], address, -(-size // 512) * 512)
             self.double_allocs += address in self.live
             self.live[address] = (event["device"], size, block)
             device.change(requested_bytes=size, allocated_bytes=block, active_bytes=block)
@@ -70,11 +83,26 @@ class Replay:
             self.devices[of].change(
                 requested_bytes=-size, allocated_bytes=-block, active_bytes=-block
             )
+        elif kind is Kind.SEGMENT_ALLOC:
+            self.segments.append((event["device"], address, address + size))
+        elif kind is Kind.SEGMENT_MAP:
+            self.expandable = True
         elif kind is Kind.STATS:
             assert StatsCause(event["flags"])
             device = self.devices.setdefault(event["device"], Device())
             device.now = dict(zip(LINES, (size, address, event["stream"], extra), strict=True))
             device.note()
+
+    def block_size(self, device: int, address: int, rounded: int) -> int:
+        """Bytes of a new block: what is free there, if less than 1 MiB of it would be left."""
+        if rounded <= MIB or self.expandable:
+            return rounded
+        ends = [end for of, base, end in self.segments if of == device and base <= address < end]
+        if not ends:
+            return rounded
+        after = [a for a, (of, _, _) in self.live.items() if of == device and a > address]
+        free = min([ends[-1], *after]) - address
+        return free if 0 <= free - rounded <= MIB else rounded
 
 
 def events_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -85,6 +113,14 @@ def events_of(path: Path) -> Iterator[dict[str, Any]]:
     names = list(columns)
     for row in zip(*(columns[name].tolist() for name in names), strict=True):
         yield dict(zip(names, row, strict=True))
+
+
+def reader_lines(path: Path) -> Iterator[dict[str, int]]:
+    """Yield what the reader makes of each record: its device and that one's lines."""
+    for _, lines in LineStream(gpumemtrace.open(path)):
+        columns = {"device": lines.device, **lines.values}
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+            yield dict(zip(columns, row, strict=True))
 
 
 def replay(path: Path) -> Replay:
@@ -107,7 +143,7 @@ def check_steps(
     assert expected
     result = Replay()
     step = 0
-    for number, event in enumerate(events_of(path)):
+    for number, (event, line) in enumerate(zip(events_of(path), reader_lines(path), strict=True)):
         if Kind(event["kind"]) is Kind.STEP:
             seen = {str(of): device.counters() for of, device in result.devices.items()}
             assert select(seen, peaks) == select(expected[step], peaks), (
@@ -116,6 +152,10 @@ def check_steps(
             step += 1
         else:
             result.take(event)
+            of = line.pop("device")
+            if of in result.devices:
+                now = result.devices[of].now
+                assert line == {name: now[f"{name}_bytes"] for name in line}, f"event {number}"
     assert step == len(expected)
     assert result.unknown_frees == 0 and result.double_allocs == 0
     return result
