@@ -1,10 +1,9 @@
 """Native core: one section per csrc/python/bind_*.cc."""
 
-import enum
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -162,10 +161,11 @@ class RetentionLedger:
 
 # --- bind_phases.cc: use gpumemtrace.capture
 
+@final
 class Phase:
     """A named phase; `gpumemtrace.capture.marks` adds what it does as a decorator."""
 
-    def __init__(self, name: str) -> None: ...
+    def __new__(cls, name: str) -> Phase: ...
     @property
     def name(self) -> str: ...
     def __enter__(self) -> Phase: ...
@@ -200,12 +200,21 @@ class ForwardHooks:
     def is_armed(self) -> bool: ...
     def roots(self) -> list[Any]: ...
 
-class PhaseMode(enum.Enum):
+class PhaseMode:
     """What of phases a session records."""
 
-    NONE = 0
-    MANUAL = 1
-    AUTO = 2
+    NONE: ClassVar[PhaseMode]
+    MANUAL: ClassVar[PhaseMode]
+    AUTO: ClassVar[PhaseMode]
+    __members__: ClassVar[dict[str, PhaseMode]]
+
+    def __init__(self, value: int) -> None: ...
+    def __int__(self) -> int: ...
+    def __index__(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int: ...
 
 def begin_phases(mode: PhaseMode) -> None: ...
 def current_phase() -> str: ...
