@@ -27,7 +27,10 @@ def test_growing(leaking, capsys):
         "cuda:0 growing: 1.00 MiB per step since step 2 (95% between 1.00 MiB and 1.00 MiB, "
         "Theil-Sen over steps "
     )
-    assert "; activation born in forward: 1.00 MiB per step, mostly 1 x 1.0 MiB, thread 1; the dev" in out
+    assert (
+        "; activation born in forward: 1.00 MiB per step, mostly 1 x 1.0 MiB, thread 1; the dev"
+        in out
+    )
     assert "98.0 MiB" in out  # the table: what is in use at the end
 
 

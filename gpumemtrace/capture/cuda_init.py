@@ -1,11 +1,12 @@
-"""Remember which line of the program initialised CUDA.
+"""Whether there is a driver, and which line of the program initialised CUDA.
 
-A late ``install()`` can then say what came first. Costs nothing until CUDA is initialised: torch
-itself keeps a list of functions to call at that moment, and ours is one of them.
+A late ``install()`` can then say what came first. It costs nothing until CUDA is initialised: torch
+keeps a list of functions to call at that moment, and ours is one of them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import linecache
 import sys
@@ -13,12 +14,21 @@ from types import FrameType
 
 from gpumemtrace.capture.import_watch import when_imported
 
-__all__ = ["find_initialiser", "watch_cuda_init"]
+__all__ = ["find_initialiser", "has_driver", "watch_cuda_init"]
 
 _NOT_THE_PROGRAM = ("torch", "gpumemtrace", "importlib", "contextlib", "threading", "runpy")
 
 _watching = False
 _initialiser: tuple[str, int] | None = None
+
+
+def has_driver() -> bool:
+    """Whether an NVIDIA driver (or the simulated one) can be loaded; does not initialise CUDA."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def watch_cuda_init() -> None:

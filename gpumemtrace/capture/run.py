@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import sys
@@ -10,6 +9,7 @@ from typing import NoReturn
 
 from gpumemtrace import build_info
 from gpumemtrace.capture.autostart import record_when_torch_is_imported
+from gpumemtrace.capture.cuda_init import has_driver
 from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.output_path import choose_path
 from gpumemtrace.capture.program import Program, run_program
@@ -45,13 +45,11 @@ def check_possible(options: RecordingOptions) -> None:
         raise InstallError(
             f"gpumemtrace was built without its torch hook ({why}): {build_info.how_to_fix()}"
         )
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    if not has_driver():
         raise InstallError(
             "there is no NVIDIA driver here (libcuda.so.1): `gpumemtrace simulate` traces the same "
             "program without a GPU"
-        ) from None
+        )
     if options.output is not None:
         choose_path(options)
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gpumemtrace.cli import (
+    budget,
     check,
     compare,
     demo,
@@ -60,6 +61,7 @@ COMMANDS: tuple[Command, ...] = (
     growth,
     times,
     compare,
+    budget,
     plot,
 )
 

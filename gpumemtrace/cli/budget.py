@@ -1,0 +1,114 @@
+"""``gpumemtrace budget``: does a run keep within its limits? The exit status says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpumemtrace.cli.options import add_json, add_quiet
+from gpumemtrace.errors import GpuMemTraceError
+from gpumemtrace.units import format_bytes
+
+if TYPE_CHECKING:
+    from gpumemtrace.analysis.budget import Budget, Finding
+
+__all__ = ["add_parser", "run"]
+
+_WITHIN, _OVER, _UNUSABLE = 0, 1, 2
+
+_EPILOG = """\
+rules.toml:
+  [[limit]]                        [[growth]]
+  max = "24 GiB"                   max_per_step = "1 KiB"
+  phase = "backward"   # optional  from_step = 10   # optional
+  line = "reserved"    # optional, like steps = "10:100", category, device, rank
+
+exit status:
+  0  within all limits
+  1  over one of them
+  2  can't be told: a rule or a trace is unusable, or a rule is about nothing in the trace
+
+examples:
+  gpumemtrace budget train.gmt rules.toml
+  gpumemtrace budget rank0.gmt rank1.gmt rules.toml
+"""
+
+
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    """Add this command's parser and return it."""
+    parser = subparsers.add_parser(
+        "budget",
+        help="does a run keep within its limits? (exit status 0, 1 or 2, for CI)",
+        description="Check traces against limits per phase, category, rank and step range, and "
+        "against growth.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "traces", type=Path, metavar="TRACE", nargs="+", help="the trace files (.gmt) to read"
+    )
+    parser.add_argument("rules", type=Path, metavar="RULES", help="the limits, a TOML file")
+    add_json(parser)
+    add_quiet(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what each rule found; return whether all is within."""
+    from gpumemtrace.analysis.budget import check_budget
+    from gpumemtrace.analysis.budget_rules import load_rules
+    from gpumemtrace.cli.reading import open_trace
+
+    try:
+        rules = load_rules(args.rules)
+        budget = check_budget([open_trace(path, quiet=args.quiet) for path in args.traces], rules)
+    except (GpuMemTraceError, OSError) as error:
+        if args.debug:
+            raise
+        what = error.strerror if isinstance(error, OSError) else error
+        where = f"{error.filename}: " if isinstance(error, OSError) else ""
+        print(f"gpumemtrace: {where}{what}", file=sys.stderr)
+        return _UNUSABLE
+    if args.json:
+        print(json.dumps(budget.to_dict(), indent=2))
+    else:
+        _print(budget, several=len(args.traces) > 1)
+    return _WITHIN if budget.is_within else _OVER
+
+
+def _print(budget: Budget, *, several: bool) -> None:
+    from gpumemtrace.cli.console import make_console, make_table
+
+    console = make_console()
+    table = make_table(console, "", ["", "rule", "measured", "limit", "where"])
+    for name in (1, 4):
+        table.columns[name].justify = "left"
+    for finding in budget.findings:
+        style = "bold red" if finding.is_over else ""
+        table.add_row(
+            "over" if finding.is_over else "ok",
+            finding.rule,
+            format_bytes(finding.measured),
+            format_bytes(finding.limit),
+            _place(finding, several=several),
+            style=style,
+        )
+    console.print(table)
+    over = sum(finding.is_over for finding in budget.findings)
+    console.print(f"{over} of {len(budget.findings)} over the limit" if over else "Within budget.")
+
+
+def _place(finding: Finding, *, several: bool) -> str:
+    parts = [f"cuda:{finding.device}"]
+    if finding.phase is not None:
+        parts.append(finding.phase)
+    if finding.step is not None:
+        parts.append(f"step {finding.step}")
+    if several:
+        parts.append(str(finding.path))
+    return ", ".join(parts)
