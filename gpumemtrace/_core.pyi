@@ -159,6 +159,24 @@ class RetentionLedger:
     def rows(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
     def live(self) -> dict[str, npt.NDArray[Any]]: ...
 
+# --- bind_live_groups.cc: use gpumemtrace.analysis.live_set
+
+class LiveGroups:
+    """What is in use, by category and phase of birth; feed batches in order."""
+
+    def __init__(
+        self, category_id: npt.NDArray[np.uint8], phases: int, of_requests: bool = False
+    ) -> None: ...
+    def feed(
+        self,
+        columns: dict[str, npt.NDArray[Any]],
+        step: npt.NDArray[np.int64],
+        phase: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int64],
+        devices: npt.NDArray[np.int16],
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    def live(self, device: int) -> dict[str, npt.NDArray[Any]]: ...
+
 # --- bind_phases.cc: use gpumemtrace.capture
 
 @final

@@ -6,6 +6,7 @@ import os
 
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
+from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.step_times import StepTimes, find_step_times
 from gpumemtrace.records import FileSource
 from gpumemtrace.trace_data import TraceData
@@ -27,6 +28,15 @@ class Trace(TraceData):
     def step_times(self) -> StepTimes:
         """Time steps and phases, and say which are slow and why; see `find_step_times`."""
         return find_step_times(self)
+
+    def peak(
+        self, step: int | None = None, *, device: int | None = None, line: str = "allocated"
+    ) -> PeakLiveSet:
+        """Return the peak, of the run or of ``step``, and what was in use then.
+
+        See `find_peak_live_set`, which also says what it raises.
+        """
+        return find_peak_live_set(self, step=step, device=device, line=line)
 
 
 def open(path: str | os.PathLike[str]) -> Trace:

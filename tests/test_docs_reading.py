@@ -23,6 +23,8 @@ def test_examples_run(tmp_path, monkeypatch, capsys):
     assert "3.131 GiB in backward, step 1" in out
     assert "449 blocks are alive at the end" in out
     assert "stable 0.0 bytes per step" in out
+    assert "3,362,081,792 bytes in step 1, backward" in out
+    assert "activation       1,369,258,496 bytes in 248 blocks" in out
     assert "gradient 296 blocks {'gradient_size'}" in out
     assert Path("steps.png").stat().st_size > 10_000
     assert Path("mine.svg").is_file()

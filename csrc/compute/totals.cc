@@ -31,7 +31,8 @@ void give_back(LineBuilder::Device& state, std::uint64_t address, std::int64_t s
 
 }  // namespace
 
-void LineBuilder::feed(const Columns& records, const Lines& out) {
+void LineBuilder::feed(const Columns& records, const Lines& out, BlockObserver* observer) {
+  observer_ = observer;
   ++feeds_;
   for (std::size_t i = 0; i < records.count; ++i) {
     std::int16_t number = records.device[i];
@@ -50,6 +51,7 @@ void LineBuilder::feed(const Columns& records, const Lines& out) {
         state->requested = subtract(state->requested, taken.value.size);
         state->allocated = subtract(state->allocated, taken.value.allocated);
         state->last_was_alloc = false;
+        if (observer_ != nullptr) observer_->died(taken.value.handle);
         give_back(*state, records.address[i], taken.value.size);
         if (records.size[i] != 0 && records.size[i] != taken.value.size) {
           report(Anomaly::kSizeMismatch, records, i, taken.value.event);
@@ -72,6 +74,7 @@ void LineBuilder::feed(const Columns& records, const Lines& out) {
       gap(number);
     } else if (kind == Kind::kAlloc) {
       ++events_;  // on no device: nothing to add it to
+      ++allocs_;
     }
     if (state == nullptr) {
       out.device[i] = -1;
@@ -119,6 +122,7 @@ void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
   if (live_.erase(address, records.device[i], &old)) {
     // Memory in use is not handed out twice: the old block went without our seeing its free.
     if (old.value.gaps == state.gaps) report(Anomaly::kDoubleAlloc, records, i, old.value.event);
+    if (observer_ != nullptr) observer_->died(old.value.handle);
     give_back(state, address, old.value.size);
     // Counters read since the gap no longer hold a block that was lost in it.
     if (old.value.gaps >= state.healed_gaps) {
@@ -141,10 +145,13 @@ void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
     state.allocated = add(state.allocated, block);
   }
   state.requested = add(state.requested, size);
-  live_.insert(address, records.device[i], {size, block, events_, state.gaps});
+  const std::uint32_t handle =
+      observer_ == nullptr ? 0 : observer_->born(records, i, allocs_, block);
+  live_.insert(address, records.device[i], {size, block, events_, state.gaps, handle});
   state.last_alloc = address;
   state.last_was_alloc = true;
   ++events_;
+  ++allocs_;
 }
 
 void LineBuilder::stats(Device& state, const Columns& records, std::size_t i) {
@@ -173,22 +180,27 @@ void LineBuilder::stats(Device& state, const Columns& records, std::size_t i) {
 void LineBuilder::miss(Device& state, const Columns& records, std::size_t i) {
   Block* block = live_.find(state.last_alloc, records.device[i]);
   if (block == nullptr || rounded(block->size) <= LargeSegments::kSmallSize) return;
+  size_missed(state, records, i, *block);
+  if (observer_ != nullptr) observer_->resized(block->handle, block->allocated);
+}
+
+void LineBuilder::size_missed(Device& state, const Columns& records, std::size_t i, Block& block) {
   // The counter's growth is the block, unless an earlier one was counted wrong.
   const auto counter = static_cast<std::int64_t>(records.address[i]);
-  const std::int64_t grown = add(subtract(counter, state.allocated), block->allocated);
+  const std::int64_t grown = add(subtract(counter, state.allocated), block.allocated);
   const auto segment = subtract(static_cast<std::int64_t>(records.extra[i]), state.reserved);
-  if (state.cache_flushed || segment < block->size) {
+  if (state.cache_flushed || segment < block.size) {
     state.segments.forget_empty();
-    if (grown >= block->size && subtract(grown, rounded(block->size)) <= kMostUnsplit) {
-      block->allocated = grown;
+    if (grown >= block.size && subtract(grown, rounded(block.size)) <= kMostUnsplit) {
+      block.allocated = grown;
     }
     return;
   }
   state.segments.add(state.last_alloc, segment);
-  block->allocated = state.segments.take(state.last_alloc, rounded(block->size));
-  if (grown == rounded(block->size) && grown != block->allocated) {
+  block.allocated = state.segments.take(state.last_alloc, rounded(block.size));
+  if (grown == rounded(block.size) && grown != block.allocated) {
     // Split after all: expandable segments split to the last 512 bytes, so rounding is exact.
-    block->allocated = grown;
+    block.allocated = grown;
     state.models_blocks = false;
     state.segments.clear();
   }

@@ -43,15 +43,29 @@ struct Anomaly {
   std::int64_t other;  // the event it contradicts (the first alloc, the matching alloc), -1 = none
 };
 
+// Is told of every block, in order; for analyses of what is in use.
+class BlockObserver {
+ public:
+  virtual ~BlockObserver() = default;
+  // The alloc `records[i]`, alloc `number` of the trace, was served with `allocated` bytes. Returns
+  // what it wants to be told the block as.
+  virtual std::uint32_t born(const Columns& records, std::size_t i, std::int64_t number,
+                             std::int64_t allocated) = 0;
+  // What was thought of the block's bytes has turned out wrong.
+  virtual void resized(std::uint32_t block, std::int64_t allocated) = 0;
+  virtual void died(std::uint32_t block) = 0;
+};
+
 class LineBuilder {
  public:
   // Only the first anomalies of each type are kept; all are counted.
   static constexpr std::size_t kKeptAnomalies = 100;
 
-  void feed(const Columns& records, const Lines& out);
+  void feed(const Columns& records, const Lines& out, BlockObserver* observer = nullptr);
 
-  // Allocs and frees fed so far.
+  // Allocs and frees fed so far; allocs.
   std::int64_t events() const noexcept { return events_; }
+  std::int64_t allocs() const noexcept { return allocs_; }
   std::int64_t live_blocks() const noexcept { return static_cast<std::int64_t>(live_.size()); }
   // Frees of blocks whose alloc was lost in a gap, or came before the trace.
   std::int64_t unseen_allocs() const noexcept { return unseen_allocs_; }
@@ -89,7 +103,8 @@ class LineBuilder {
     std::int64_t size;       // requested
     std::int64_t allocated;  // what the allocator took for it
     std::int64_t event;
-    std::uint32_t gaps;  // of its device, when it was born
+    std::uint32_t gaps;    // of its device, when it was born
+    std::uint32_t handle;  // the observer's
   };
 
   Device& device(std::int16_t number);
@@ -98,6 +113,7 @@ class LineBuilder {
   void unknown_free(Device* state, const Columns& records, std::size_t i);
   void stats(Device& state, const Columns& records, std::size_t i);
   void miss(Device& state, const Columns& records, std::size_t i);
+  void size_missed(Device& state, const Columns& records, std::size_t i, Block& block);
   void gap(std::int16_t number);
   void report(Anomaly::Type type, const Columns& records, std::size_t i, std::int64_t other);
 
@@ -105,8 +121,10 @@ class LineBuilder {
   std::map<std::int16_t, Device> devices_;
   Device* cached_ = nullptr;  // the device of the record before; map nodes do not move
   std::int16_t cached_number_ = -1;
-  bool gap_before_ = false;  // events of devices not seen yet may have been lost
+  bool gap_before_ = false;            // events of devices not seen yet may have been lost
+  BlockObserver* observer_ = nullptr;  // during feed()
   std::int64_t events_ = 0;
+  std::int64_t allocs_ = 0;
   std::uint64_t feeds_ = 0;
   std::int64_t unseen_allocs_ = 0;
   std::int64_t counts_[4] = {};

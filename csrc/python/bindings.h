@@ -8,6 +8,7 @@ namespace gpumemtrace::python {
 void register_capture(pybind11::module_& module);
 void register_compute(pybind11::module_& module);
 void register_forward_watch(pybind11::module_& module);
+void register_live_groups(pybind11::module_& module);
 void register_phases(pybind11::module_& module);
 void register_retention(pybind11::module_& module);
 void register_trace(pybind11::module_& module);

@@ -27,6 +27,7 @@ from gpumemtrace.cli import (
     demo,
     growth,
     info,
+    peak,
     plot,
     run,
     simulate,
@@ -58,6 +59,7 @@ COMMANDS: tuple[Command, ...] = (
     info,
     check,
     summary,
+    peak,
     growth,
     times,
     compare,
@@ -76,6 +78,7 @@ examples:
   gpumemtrace run -m torch.distributed.run train.py   the same for a module
   gpumemtrace simulate --gpu h100 train.py            the same trace on a machine without a GPU
   gpumemtrace summary train.gmt                       peaks per phase and step
+  gpumemtrace peak train.gmt                          what owned the memory when it was highest?
   gpumemtrace growth train.gmt                        does memory grow? a watchdog's exit status
   gpumemtrace plot train.gmt -o train.png             the timeline as a picture
 

@@ -1,0 +1,260 @@
+"""What owns the peak: the blocks in use at that instant, and each step's peak in groups.
+
+The instants are found in one pass, running sums per group are read out at them in another; the sums
+are equal to the peak, 0 bytes off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpumemtrace import _core
+from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
+from gpumemtrace.analysis.lines import ALLOCATOR_LINES, feed_lines, known_lines
+from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet
+from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
+from gpumemtrace.records import Batch
+from gpumemtrace.trace_data import TraceData
+
+__all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set"]
+
+# What of a line is no block that the trace knows.
+_REST_NAMES = {
+    "not_seen": "not seen by the trace",
+    "pending_free": "waiting for another stream",
+    "cached": "cached by the allocator",
+}
+
+
+@dataclass(frozen=True)
+class StepPeaks:
+    """Each step at its own peak; a row per step, in order of time, the unfinished last one too.
+
+    ``number``, ``size_bytes``, ``time_ns``, ``event`` int64; ``phase`` int32, the phase that set
+    the peak, index into `Trace.phase_names`, -1 = none. ``category_bytes``: int64 array (steps, 8),
+    columns `CATEGORY_NAMES`; ``phase_bytes``: int64 array (steps, phases + 1), by phase of birth,
+    blocks born outside of phases first. ``rest_bytes``: what is no block that the trace knows, see
+    `PeakLiveSet.rest_bytes`. Each row of either, with its rest, adds up to ``size_bytes``.
+    """
+
+    number: npt.NDArray[np.int64]
+    size_bytes: npt.NDArray[np.int64]
+    time_ns: npt.NDArray[np.int64]
+    event: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.int32]
+    category_bytes: npt.NDArray[np.int64]
+    phase_bytes: npt.NDArray[np.int64]
+    rest_bytes: dict[str, npt.NDArray[np.int64]]
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+
+@dataclass(frozen=True)
+class PeakLiveSet:
+    """The peak of a line on one device, over the run or in one step, and what was in use then.
+
+    ``phase``: the innermost one, None outside of any. ``rest_bytes``: parts of the line that are no
+    block of ``blocks``, by name: ``not_seen`` (the line says more than the blocks that the trace
+    has seen: some came before it, or were lost in a gap; negative where frees were lost), and for
+    the lines *active* and *reserved* ``pending_free`` and ``cached``. ``steps``: every step's own
+    peak.
+    """
+
+    device: int
+    line: str
+    size_bytes: int
+    time_ns: int
+    event: int
+    step: int
+    phase: str | None
+    blocks: LiveSet
+    rest_bytes: dict[str, int]
+    steps: StepPeaks
+    phase_names: tuple[str, ...]
+
+    def group_by(self, by: str) -> tuple[LiveGroup, ...]:
+        """Return the peak in groups, largest first; their bytes add up to ``size_bytes``.
+
+        ``by``: ``"category"``, ``"phase"`` (of birth), ``"step"`` (of birth: this step, before it,
+        before the trace), ``"size"`` (of the block) or ``"size_class"``. Raises `ValueError` for
+        another.
+        """
+        groups = self.blocks.group_by(
+            by,
+            step=self.step,
+            phase_names=self.phase_names,
+            of_requests=self.line == "requested",
+        )
+        rest = [
+            LiveGroup(_REST_NAMES[name], size, None)
+            for name, size in self.rest_bytes.items()
+            if size
+        ]
+        return tuple(sorted([*groups, *rest], key=lambda group: -group.size_bytes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values. Keys are added by later versions, none goes away."""
+        steps, phases = self.steps, (None, *self.phase_names)
+        return {
+            "device": self.device,
+            "line": self.line,
+            "bytes": self.size_bytes,
+            "time_s": self.time_ns / 1e9,
+            "event": self.event,
+            "step": self.step,
+            "phase": self.phase,
+            "groups": {
+                by: [
+                    {"name": group.name, "bytes": group.size_bytes, "blocks": group.blocks}
+                    for group in self.group_by(by)
+                ]
+                for by in GROUPINGS
+            },
+            "rest_bytes": dict(self.rest_bytes),
+            "steps": {
+                "number": steps.number.tolist(),
+                "bytes": steps.size_bytes.tolist(),
+                "phase": [phases[i + 1] for i in steps.phase.tolist()],
+                "category_bytes": _by_name(CATEGORY_NAMES, steps.category_bytes),
+                "phase_bytes": _by_name(("no phase", *self.phase_names), steps.phase_bytes),
+                "rest_bytes": {name: part.tolist() for name, part in steps.rest_bytes.items()},
+            },
+        }
+
+
+def find_peak_live_set(
+    trace: TraceData,
+    *,
+    step: int | None = None,
+    device: int | None = None,
+    line: str = "allocated",
+    categories: Categories | None = None,
+) -> PeakLiveSet:
+    """Find the peak of ``line`` (in ``step`` only, if given) and what was in use at that instant.
+
+    ``device``: by default the one with the highest peak. ``categories``: of this trace, where the
+    caller has them already. Raises `ValueError` for a line, step or device that the trace has not.
+    """
+    if line not in ALLOCATOR_LINES:
+        raise ValueError(f"line must be one of {', '.join(ALLOCATOR_LINES)}, not {line!r}")
+    finder = PeakPlaceFinder(line)
+    stream = feed_lines(trace, finder)
+    places = _choose_device(finder.finish(), device, line)
+    if line not in known_lines(stream, places.device, has_samples=False):
+        raise ValueError(f"{line} memory is not known: the trace has no readings of the counters")
+    chosen = _choose_step(places, step, line)
+    if categories is None:
+        categories = find_categories(trace)
+    category_bytes, phase_bytes, blocks = _read_out(
+        trace, places, int(places.position[chosen]), categories, of_requests=line == "requested"
+    )
+    rest = _rest(places.lines, category_bytes.sum(axis=1), line)
+    phase = int(places.phase[chosen])
+    return PeakLiveSet(
+        device=places.device,
+        line=line,
+        size_bytes=int(places.lines[line][chosen]),
+        time_ns=int(places.time_ns[chosen]),
+        event=int(places.event[chosen]),
+        step=int(places.number[chosen]),
+        phase=trace.phase_name(phase),
+        blocks=blocks,
+        rest_bytes={name: int(part[chosen]) for name, part in rest.items()},
+        steps=StepPeaks(
+            number=places.number,
+            size_bytes=places.lines[line],
+            time_ns=places.time_ns,
+            event=places.event,
+            phase=places.phase.astype(np.int32),
+            category_bytes=category_bytes,
+            phase_bytes=phase_bytes,
+            rest_bytes=rest,
+        ),
+        phase_names=trace.phase_names,
+    )
+
+
+def _choose_device(found: tuple[PeakPlaces, ...], device: int | None, line: str) -> PeakPlaces:
+    if not found:
+        raise ValueError("the trace has no events: nothing was allocated on any GPU")
+    if device is None:
+        return max(found, key=lambda places: int(places.lines[line].max()))
+    for places in found:
+        if places.device == device:
+            return places
+    others = ", ".join(f"cuda:{places.device}" for places in found)
+    raise ValueError(f"cuda:{device} has no events in this trace: it has {others}")
+
+
+def _choose_step(places: PeakPlaces, step: int | None, line: str) -> int:
+    mine = np.ones(len(places.number), np.bool_) if step is None else places.number == step
+    if not mine.any():
+        first, last = int(places.number.min()), int(places.number.max())
+        raise ValueError(f"no step {step}: the trace has steps {first} to {last}")
+    rows = np.flatnonzero(mine)
+    return int(rows[np.argmax(places.lines[line][rows])])
+
+
+def _read_out(
+    trace: TraceData,
+    places: PeakPlaces,
+    chosen: int,
+    categories: Categories,
+    *,
+    of_requests: bool,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], LiveSet]:
+    """Return the sums at each of ``places``, and the blocks after the record ``chosen``."""
+    groups = _core.LiveGroups(categories.category_id, len(trace.phase_names), of_requests)
+    blocks = groups.live(places.device)
+    position = places.position
+    # Steps from before the device's first record have nothing in use.
+    by_category = [np.zeros((int(np.count_nonzero(position < 0)), len(CATEGORY_NAMES)), np.int64)]
+    by_phase = [np.zeros((len(by_category[0]), len(trace.phase_names) + 1), np.int64)]
+    done = 0  # records of the trace or slice
+    for batch in trace.chunks(lead_in=True):
+        cut = chosen + 1 - done
+        is_here = not batch.is_lead_in and 0 < cut <= len(batch)
+        for part in _halves(batch, cut) if is_here else (batch,):
+            first, end = (0, 0) if batch.is_lead_in else (done, done + len(part))
+            rows = position[np.searchsorted(position, first) : np.searchsorted(position, end)]
+            device = np.full(len(rows), places.device, np.int16)
+            sums = groups.feed(part.raw, part.step, part.phase, rows - first, device)
+            by_category.append(sums[0])
+            by_phase.append(sums[1])
+            done = done if batch.is_lead_in else end
+            if is_here and done == chosen + 1:
+                blocks = groups.live(places.device)
+    blocks["alloc"] = blocks.pop("number")
+    return np.vstack(by_category), np.vstack(by_phase), LiveSet(**blocks)
+
+
+def _halves(batch: Batch, cut: int) -> tuple[Batch, ...]:
+    parts = (0, cut), (cut, len(batch))
+    return tuple(
+        batch.window(first, end, first_event=0, is_lead_in=False)
+        for first, end in parts
+        if end > first
+    )
+
+
+def _rest(
+    lines: dict[str, npt.NDArray[np.int64]], in_blocks: npt.NDArray[np.int64], line: str
+) -> dict[str, npt.NDArray[np.int64]]:
+    base = "requested" if line == "requested" else "allocated"
+    rest = {"not_seen": lines[base] - in_blocks}
+    if line in ("active", "reserved"):
+        rest["pending_free"] = lines["active"] - lines["allocated"]
+    if line == "reserved":
+        rest["cached"] = lines["reserved"] - lines["active"]
+    return rest
+
+
+def _by_name(names: tuple[str, ...], columns: npt.NDArray[np.int64]) -> dict[str, list[int]]:
+    return {
+        name: column.tolist() for name, column in zip(names, columns.T, strict=True) if column.any()
+    }

@@ -1,0 +1,84 @@
+"""``gpumemtrace peak``: what owned the memory when it was highest?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.errors import GpuMemTraceError
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+--by:
+  category  what the blocks are for: parameter, gradient, activation, … (the default)
+  phase     the phase in which they were born
+  step      the step in which they were born: this one, before it, before the trace
+  size      the size of the block
+
+Blocks that were born earlier are counted; the groups add up to the peak, 0 bytes off.
+
+examples:
+  gpumemtrace peak train.gmt
+  gpumemtrace peak train.gmt --step 100 --by phase
+  gpumemtrace peak train.gmt --line reserved --by size --top 5
+  gpumemtrace peak --json train.gmt | jq '.groups.category'
+"""
+
+
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    """Add this command's parser and return it."""
+    parser = subparsers.add_parser(
+        "peak",
+        help="what owned the memory at the peak, of the run or of a step?",
+        description="Show the peak of the run or of one step: when, in which phase, and what was "
+        "in use at that instant.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_trace(parser)
+    parser.add_argument("--step", type=int, metavar="N", help="the peak of step N (default: run)")
+    parser.add_argument(
+        "--device", type=int, metavar="D", help="of cuda:D (default: the highest peak of all)"
+    )
+    parser.add_argument(
+        "--by",
+        choices=("category", "phase", "step", "size"),
+        default="category",
+        help="how to group it (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--line",
+        choices=("requested", "allocated", "active", "reserved"),
+        default="allocated",
+        help="whose peak (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="N", help="so many groups (default: %(default)s)"
+    )
+    add_json(parser)
+    add_quiet(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what owned the peak."""
+    from gpumemtrace.analysis.peak_live_set import find_peak_live_set
+    from gpumemtrace.cli.peak_screen import print_peak
+    from gpumemtrace.cli.reading import open_trace
+
+    if args.top < 1:
+        raise GpuMemTraceError(f"--top must be at least 1, not {args.top}")
+    trace = open_trace(args.trace, quiet=args.quiet)
+    try:
+        peak = find_peak_live_set(trace, step=args.step, device=args.device, line=args.line)
+    except ValueError as error:
+        raise GpuMemTraceError(f"{args.trace}: {error}") from None
+    if args.json:
+        print(json.dumps({"path": trace.path} | peak.to_dict(), indent=2))
+    else:
+        print_peak(peak, by=args.by, top=args.top, with_steps=not args.quiet)
+    return 0
