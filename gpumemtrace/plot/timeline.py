@@ -20,16 +20,13 @@ from matplotlib.ticker import MaxNLocator
 
 from gpumemtrace.analysis.driver_time import Flush
 from gpumemtrace.analysis.peaks import Peak
-from gpumemtrace.analysis.timeline import DeviceTimeline, PhaseBands, Timeline, build_timeline
+from gpumemtrace.analysis.timeline import DeviceTimeline, Timeline, build_timeline
+from gpumemtrace.plot.phase_bands import plot_phases
 from gpumemtrace.plot.style import INK, LINE_STYLES, QUIET, WARNING, memory_unit, phase_colors
 from gpumemtrace.units import format_bytes, format_duration
 
-__all__ = ["build", "draw", "draw_timeline", "plot_device", "plot_phases"]
+__all__ = ["build", "draw", "draw_timeline", "plot_device"]
 
-# Where most stretches are narrower than this part of the picture, they can't be told apart one by
-# one: shares of time are shown instead.
-_NARROW = 0.0025
-_SHARE_COLUMNS = 160
 # Room above the highest line, as a part of its height: the peak's text stands there.
 _HEADROOM = 0.16
 _NOTE: dict[str, Any] = {"color": "#882255", "linewidth": 1.0, "linestyle": "-."}
@@ -41,9 +38,8 @@ _UNCERTAIN: dict[str, Any] = {
 }
 _FLUSH: dict[str, Any] = {"color": "#CC6677", "alpha": 0.7, "linewidth": 1.2}
 _CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": "--"}
-# How many letters of a legend, and of a band's name, an inch of the picture holds.
+# How many letters of a legend an inch of the picture holds.
 _LETTERS_PER_INCH = 12
-_BAND_LETTERS_PER_INCH = 11.5
 # Of the width of the picture: between labels, between ticks of steps.
 _LABEL_SPACE = 0.045
 _TICK_SPACE = 0.003
@@ -124,79 +120,6 @@ def plot_device(timeline: Timeline, device: DeviceTimeline, *, ax: Axes) -> Axes
     for at, _ in timeline.notes:
         ax.axvline(at / 1e9, 0, top, **_NOTE)
     return ax
-
-
-def plot_phases(phases: PhaseBands, *, ax: Axes) -> Axes:
-    """Draw the phases as a strip: bands with names where they fit, else shares of time."""
-    colors = phase_colors(phases.names)
-    ax.set_ylim(0, 1)
-    ax.set_yticks([])
-    for side in ("top", "right", "left"):
-        ax.spines[side].set_visible(False)
-    ax.tick_params(colors=INK, labelsize=9)
-    low, high = ax.get_xlim()
-    start, width = phases.start_ns / 1e9, (phases.end_ns - phases.start_ns) / 1e9
-    if np.mean(width < _NARROW * (high - low)) <= 0.5:
-        label = "phase"
-        _draw_bands(phases, colors, start, width, ax)
-    else:
-        label = "phases,\nshare of time"
-        _draw_shares(phases, colors, ax)
-    ax.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=9)
-    _name_bands(phases, colors, start, width, ax)
-    return ax
-
-
-def _draw_bands(
-    phases: PhaseBands,
-    colors: dict[str, str],
-    start: npt.NDArray[np.float64],
-    width: npt.NDArray[np.float64],
-    ax: Axes,
-) -> None:
-    for i, name in enumerate(phases.names):
-        mine = phases.phase == i
-        if mine.any():
-            spans = list(zip(start[mine], width[mine], strict=True))
-            ax.broken_barh(spans, (0, 1), facecolors=colors[name], linewidth=0)
-
-
-def _name_bands(
-    phases: PhaseBands,
-    colors: dict[str, str],
-    start: npt.NDArray[np.float64],
-    width: npt.NDArray[np.float64],
-    ax: Axes,
-) -> None:
-    low, high = ax.get_xlim()
-    inches = ax.figure.bbox.width / ax.figure.dpi
-    letter = (high - low) / (_BAND_LETTERS_PER_INCH * inches)
-    for i, begin, length in zip(phases.phase, start, width, strict=True):
-        name = phases.names[i]
-        if length > letter * (len(name) + 2):
-            ax.text(
-                begin + length / 2,
-                0.47,
-                name,
-                ha="center",
-                va="center",
-                fontsize=8,
-                color=_readable_on(colors[name]),
-                clip_on=True,
-            )
-
-
-def _draw_shares(phases: PhaseBands, colors: dict[str, str], ax: Axes) -> None:
-    """Stack the shares of the phases in coarse columns: each holds several steps."""
-    low, high = ax.get_xlim()
-    parts = np.array_split(phases.share, min(_SHARE_COLUMNS, len(phases.share)))
-    shares = np.array([part.mean(axis=0) for part in parts])
-    edges = np.linspace(low, high, len(shares) + 1)
-    bottom = np.zeros(len(shares))
-    for i, name in enumerate(phases.names):
-        top = bottom + shares[:, i]
-        ax.stairs(top, edges, baseline=bottom, fill=True, color=colors[name], linewidth=0)
-        bottom = top
 
 
 def _corners(
@@ -395,11 +318,6 @@ def _say(ax: Axes, text: str) -> None:
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=QUIET)
-
-
-def _readable_on(color: str) -> str:
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
-    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
 
 build, draw = build_timeline, draw_timeline
