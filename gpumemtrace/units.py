@@ -57,10 +57,11 @@ def format_duration(seconds: float) -> str:
     """Return a duration in the unit that suits it: ``850 ns``, ``29.4 ms``, ``2:05:10``."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
+    rounded = float(f"{seconds:.3g}")  # 999.9 us are 1 ms
     for limit, factor, name in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1, 1e3, "ms")):
-        if seconds < limit:
+        if rounded < limit:
             return f"{seconds * factor:.3g} {name}"
-    if seconds < 100:
+    if rounded < 100:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

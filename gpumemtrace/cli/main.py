@@ -29,6 +29,7 @@ from gpumemtrace.cli import (
     info,
     peak,
     plot,
+    report,
     run,
     simulate,
     summary,
@@ -65,6 +66,7 @@ COMMANDS: tuple[Command, ...] = (
     compare,
     budget,
     plot,
+    report,
 )
 
 _DESCRIPTION = """\
@@ -81,6 +83,7 @@ examples:
   gpumemtrace peak train.gmt                          what owned the memory when it was highest?
   gpumemtrace growth train.gmt                        does memory grow? a watchdog's exit status
   gpumemtrace plot train.gmt -o train.png             the timeline as a picture
+  gpumemtrace report train.gmt                        everything on one HTML page
 
 `gpumemtrace COMMAND --help` explains one command.
 """

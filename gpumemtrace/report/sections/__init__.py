@@ -1,0 +1,45 @@
+"""The parts of the page, top to bottom.
+
+A section is a module of this package with
+
+``NAME``    its anchor, and the name of its renderer in ``static/sections/<NAME>.js``
+``TITLE``   its heading
+``gather(results) -> dict``
+    what the renderer needs: JSON-like values and integer arrays (see `gpumemtrace.report.packing`).
+    What the trace does not tell, the section says in words: ``{"unknown": "..."}``.
+
+To add one, write both files and list the module here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+from gpumemtrace.report.results import Results
+from gpumemtrace.report.sections import (
+    losses,
+    out_of_memory,
+    overhead,
+    overview,
+    phases,
+    run,
+    timeline,
+)
+
+__all__ = ["SECTIONS", "Section"]
+
+
+class Section(Protocol):
+    """What each module in `SECTIONS` provides."""
+
+    NAME: str
+    TITLE: str
+
+    def gather(self, results: Results) -> dict[str, Any]:
+        """Return what the renderer needs."""
+
+
+SECTIONS: tuple[Section, ...] = tuple(
+    cast(Section, module)
+    for module in (overview, timeline, phases, out_of_memory, losses, overhead, run)
+)

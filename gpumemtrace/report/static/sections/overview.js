@@ -1,0 +1,135 @@
+renderers.overview = (data, root, report) => {
+  put(root, 
+    el("h1", { id: "overview-title" }, data.title),
+    el("p", { class: "subtitle" }, subtitle(data).join(" · ")),
+    data.simulated ? simulatedNotice(data.simulated) : null,
+    el("div", { class: "tiles" }, tiles(data)),
+    el("h2", { class: "small" }, "In words"),
+    verdictList(data.verdicts, report),
+  );
+  for (const device of data.devices) put(root, peaksTable(device, data.devices.length, report));
+};
+
+function subtitle(data) {
+  const parts = [plural(data.steps, "step"), duration(data.duration_s), plural(data.events, "event")];
+  const names = [...new Set(data.devices.map((device) => device.name).filter(Boolean))];
+  parts.push(...names);
+  if (data.torch) parts.push(`torch ${data.torch}`);
+  if (data.world_size > 1) parts.push(`rank ${data.rank} of ${data.world_size}`);
+  return parts;
+}
+
+function simulatedNotice(simulated) {
+  const entries = simulated.approximations.map(({ name, calls, what }) =>
+    el(
+      "li",
+      {},
+      el("strong", {}, name),
+      calls === null || calls === undefined ? "" : ` (${plural(calls, "call")})`,
+      what ? `: ${what}` : "",
+    ),
+  );
+  return el(
+    "div",
+    { class: "notice warning", id: "simulated" },
+    el("p", {}, el("strong", {}, `Simulated ${simulated.gpu}: there was no GPU.`)),
+    entries.length
+      ? el(
+          "details",
+          { open: entries.length <= 4 },
+          el("summary", {}, `What was approximated (${entries.length})`),
+          el("ul", {}, entries),
+        )
+      : el("p", {}, "Nothing was approximated."),
+  );
+}
+
+function tiles(data) {
+  const several = data.devices.length > 1;
+  const found = data.devices.flatMap((device) => {
+    const { allocated, reserved } = device.peaks;
+    const on = several ? ` · cuda:${device.device}` : "";
+    return [
+      allocated && tile(`Peak allocated${on}`, bytes(allocated.bytes), place(allocated)),
+      reserved && tile(`Peak reserved${on}`, bytes(reserved.bytes), reservedNote(device)),
+    ];
+  });
+  found.push(
+    tile("Steps", number(data.steps), `in ${duration(data.duration_s)}`),
+    tile(
+      "Events lost",
+      number(data.dropped_events),
+      data.dropped_events ? `of ${number(data.events + data.dropped_events)}` : `of ${number(data.events)} recorded`,
+    ),
+  );
+  return found.filter(Boolean);
+}
+
+function reservedNote({ peaks, capacity_bytes: capacity }) {
+  if (!capacity) return place(peaks.reserved);
+  const part = ((peaks.reserved.bytes / capacity) * 100).toFixed(1);
+  return `${part} % of the device's ${bytes(capacity)}`;
+}
+
+function tile(label, value, note) {
+  return el(
+    "div",
+    { class: "tile" },
+    el("p", { class: "label" }, label),
+    el("p", { class: "figure" }, value),
+    el("p", { class: "note" }, note),
+  );
+}
+
+const LEVELS = {
+  bad: ["✕", "Bad"],
+  warning: ["▲", "Warning"],
+  note: ["●", "Note"],
+  good: ["✓", "Good"],
+};
+
+function verdictList(verdicts, report) {
+  return el(
+    "ul",
+    { class: "verdicts" },
+    verdicts.map(({ level, text, section }) => {
+      const [sign, name] = LEVELS[level];
+      const target = report.titles[section];
+      return el(
+        "li",
+        { class: level },
+        el("span", { class: "sign", role: "img", "aria-label": name }, sign),
+        el(
+          "span",
+          {},
+          text,
+          " ",
+          target ? el("a", { href: `#${section}` }, `→ ${target}`) : null,
+        ),
+      );
+    }),
+  );
+}
+
+function peaksTable(device, count, report) {
+  const title = count > 1 ? `Peaks of cuda:${device.device}` : "Peaks of the lines";
+  const rows = Object.keys(report.lines)
+    .filter((name) => name in device.peaks)
+    .map((name) => ({ line: report.lines[name].label, ...(device.peaks[name] ?? { bytes: null }) }));
+  return el(
+    "section",
+    { "aria-label": title },
+    el("h2", { class: "small" }, title),
+    makeTable(
+      [
+        { key: "line", title: "Line", text: true },
+        { key: "bytes", title: "Peak", format: bytes },
+        { key: "phase", title: "Phase", text: true },
+        { key: "step", title: "Step", format: (step) => (step === undefined ? "" : number(step)) },
+        { key: "time_s", title: "At", format: (time) => (time === undefined ? "" : duration(time)) },
+      ],
+      rows,
+      { caption: title },
+    ),
+  );
+}

@@ -1,0 +1,115 @@
+"""What the results mean, a sentence each: the first thing that a reader of the page reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from gpumemtrace.analysis.summary import DeviceSummary
+from gpumemtrace.report.places import place_in_words
+from gpumemtrace.report.results import Results
+from gpumemtrace.units import format_bytes
+
+__all__ = ["Verdict", "verdicts"]
+
+# Of a device's memory: when so little is left, a longer sequence or another library takes it.
+_NEARLY_FULL = 0.9
+# Reserved over allocated at their peaks: above it a look at the cache is worth while.
+_MUCH_CACHED = 1.25
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One finding. ``level``: how the reader should take it; ``section``: where more is said."""
+
+    level: Literal["good", "note", "warning", "bad"]
+    text: str
+    section: str
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Return the findings, the gravest first; of equal ones in the order of the page."""
+    found = [
+        verdict
+        for device in results.summary.devices
+        for verdict in _of_device(device, of_several=len(results.summary.devices) > 1)
+    ]
+    found += _of_recording(results)
+    grave = ("bad", "warning", "note", "good")
+    return sorted(found, key=lambda verdict: grave.index(verdict.level))
+
+
+def _of_device(device: DeviceSummary, *, of_several: bool) -> Iterator[Verdict]:
+    on = f" on cuda:{device.device}" if of_several else ""
+    peak, reserved = device.peaks.lines["allocated"], device.peaks.lines["reserved"]
+    capacity = device.facts.capacity_bytes
+    if device.out_of_memory:
+        first = device.out_of_memory[0]
+        more = len(device.out_of_memory) - 1
+        also = f"; {more:,} more followed" if more else ""
+        yield Verdict(
+            "bad",
+            f"Out of memory{on}: a request for {format_bytes(first.size_bytes)} could not be "
+            f"served {place_in_words(first)}{also}.",
+            "out_of_memory",
+        )
+    if device.retries:
+        times = "Once" if device.retries == 1 else f"{device.retries:,} times"
+        yield Verdict(
+            "warning",
+            f"{times} the allocator had to flush its cache{on} to serve a request, "
+            "which stalls the device.",
+            "out_of_memory",
+        )
+    if peak is not None:
+        yield Verdict(
+            "note",
+            f"Memory peaks{on} at {format_bytes(peak.size_bytes)} allocated, "
+            f"{place_in_words(peak)}.",
+            "timeline",
+        )
+    if peak is not None and reserved is not None and peak.size_bytes:
+        ratio = reserved.size_bytes / peak.size_bytes
+        yield Verdict(
+            "warning" if ratio >= _MUCH_CACHED else "good",
+            f"The allocator took at most {format_bytes(reserved.size_bytes)} from the driver{on}, "
+            f"{100 * (ratio - 1):.0f} % above the allocated peak.",
+            "timeline",
+        )
+    if capacity and reserved is not None:
+        part = reserved.size_bytes / capacity
+        yield Verdict(
+            "warning" if part >= _NEARLY_FULL else "good",
+            f"Reserved memory reached {100 * part:.1f} % of the {format_bytes(capacity)} of "
+            f"{device.facts.name or 'the device'}{on}.",
+            "timeline",
+        )
+
+
+def _of_recording(results: Results) -> Iterator[Verdict]:
+    summary = results.summary
+    if not summary.devices:
+        yield Verdict(
+            "bad",
+            "No events: this process allocated no memory on any GPU. In a run of several "
+            "processes, look at the traces of the others.",
+            "losses",
+        )
+    if summary.dropped_events:
+        yield Verdict(
+            "warning",
+            f"{summary.dropped_events:,} events were lost: figures are uncertain from each gap to "
+            "the next reading of the allocator's counters.",
+            "losses",
+        )
+    else:
+        yield Verdict("good", "No event was lost.", "losses")
+    if summary.check.verdict == "corrupt":
+        yield Verdict("bad", "The file is damaged, or events contradict each other.", "losses")
+    elif not summary.complete:
+        yield Verdict(
+            "warning",
+            "The recording was not closed: what came last may be missing.",
+            "losses",
+        )
