@@ -1,6 +1,9 @@
 """Everything that only a real GPU proves, in one run: build it, check it, measure it.
 
-    python benchmarks/gpu_suite.py OUT --stages parity transparency scenarios hook steps
+    python benchmarks/gpu_suite.py OUT --stages parity transparency scenarios exits hook steps
+
+The package must be installed (`make install`); every stage runs that. ``exits`` wants two GPUs for
+FSDP2, and says so where there is one.
 
 Writes every log, trace summary and counter file under OUT and prints a short table last.
 """
@@ -15,7 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+SUPPORT = HERE.parent / "tests" / "support"
 TRAIN = str(HERE / "train.py")
 PARITY = {  # workload -> steps
     "gpt2": 12, "gpt2-eager": 8, "gpt2-eager-sgd": 8, "gpt2-variable": 16, "gpt2-accumulate": 8,
@@ -28,7 +32,12 @@ def call(name: str, command: list[str], out: Path, **variables: str) -> tuple[in
     """Run a child; keep its output in OUT/logs; return its status and its standard output."""
     began = time.perf_counter()
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **variables}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=out,  # where the processes that torchrun starts leave their traces
+        env={**os.environ, **variables},
     )
     (out / "logs").mkdir(exist_ok=True)
     log = f"$ {' '.join(command)}\n{done.stdout}\n--- stderr\n{done.stderr}"
@@ -96,6 +105,66 @@ def scenarios(out: Path) -> list[str]:
     return rows
 
 
+def exits(out: Path) -> list[str]:
+    """The ten programs of tests/support/exit_paths.py, and FSDP2, traced as untraced."""
+    sys.path.insert(0, str(SUPPORT))
+    from exit_paths import ENDINGS, STATUS, program_of, without_times
+
+    rows = []
+    for ending in ENDINGS:
+        seen = []
+        for how, trace in (
+            ("untraced", {}),
+            ("traced", {"HOOK_TRACE": str(out / f"{ending}.gmt")}),
+        ):
+            done = subprocess.run(
+                [sys.executable, "-c", program_of(ending)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+                env={**os.environ, "PYTHONPATH": str(SUPPORT), **trace},
+            )
+            (out / "logs").mkdir(exist_ok=True)
+            (out / "logs" / f"exit-{ending}-{how}.txt").write_text(done.stdout + done.stderr)
+            seen.append((done.returncode, done.stdout, without_times(done.stderr)))
+        is_whole = call(
+            f"exit-{ending}-check",
+            [sys.executable, "-m", "gpumemtrace", "check", str(out / f"{ending}.gmt")],
+            out,
+        )
+        ok = seen[0] == seen[1] and seen[0][0] == STATUS.get(ending, 0) and is_whole[0] == 0
+        rows.append(
+            f"{'PASS' if ok else 'FAIL'} {ending}: exit status {seen[0][0]} untraced, {seen[1][0]} "
+            f"traced, outputs equal {seen[0][1:] == seen[1][1:]}, check {is_whole[0]}"
+        )
+    return rows + fsdp2(out)
+
+
+def fsdp2(out: Path) -> list[str]:
+    """Losses to the bit and peaks to the byte of each rank, traced against untraced."""
+    import torch
+
+    gpus = torch.cuda.device_count()
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(gpus)]
+    for how, variables in (("untraced", {}), ("traced", {"GPUMEMTRACE": "1"})):
+        script = [str(HERE / "fsdp2.py"), "--losses", str(out / f"fsdp2-{how}")]
+        status, _ = call(f"fsdp2-{how}", [*launch, *script], out, **variables)
+        if status:
+            return [f"FAIL fsdp2 {how}: exit status {status}"]
+    rows = []
+    for rank in range(gpus):
+        plain, traced_run = (
+            json.loads((out / f"fsdp2-{how}.{rank}.json").read_text())
+            for how in ("untraced", "traced")
+        )
+        ok = "PASS" if plain == traced_run else "FAIL"
+        rows.append(
+            f"{ok} fsdp2 rank {rank} of {gpus}: losses and peaks equal {plain == traced_run}"
+        )
+    return rows if gpus > 1 else [*rows, "     fsdp2: one GPU here, nothing was sharded"]
+
+
 def hook(out: Path) -> list[str]:
     """Nanoseconds per alloc+free pair."""
     _, text = call("hook_overhead", [sys.executable, str(HERE / "hook_overhead.py")], out)
@@ -118,10 +187,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
     args.out.mkdir(exist_ok=True, parents=True)
+    args.out = args.out.resolve()
     stages = {
         "parity": lambda: parity(args.out, args.parity),
         "transparency": lambda: transparency(args.out),
         "scenarios": lambda: scenarios(args.out),
+        "exits": lambda: exits(args.out),
         "hook": lambda: hook(args.out),
         "steps": lambda: steps(args.out, args.steps, args.rounds),
     }

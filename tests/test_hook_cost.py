@@ -1,4 +1,4 @@
-"""What recording adds to an allocation and its free, watched as a ratio: loosely, on any machine."""
+"""What recording adds to an allocation and its free, watched as a ratio, loosely."""
 
 from pathlib import Path
 

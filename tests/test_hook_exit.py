@@ -4,10 +4,10 @@ Torch frees memory after Python has gone, after ``main`` has returned, and in de
 objects; the hook lives longer than all of them.
 """
 
-import signal
 from pathlib import Path
 
 import pytest
+from exit_paths import ENDINGS, STATUS, program_of
 from hook import assert_same, run_traced
 from simgpu import result_of
 
@@ -15,83 +15,17 @@ from gpumemtrace.trace_file import TraceFile
 
 pytestmark = pytest.mark.simgpu
 
-# C24. Each begins with a model that was trained for two steps, and leaves something behind.
-BEGINNING = """
-    import atexit, gc, os, signal, sys, threading, time
-    import torch
-    import hook_child
-    hook_child.start()
-    atexit.register(hook_child.stop)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Linear(64, 32)).cuda()
-    optimizer = torch.optim.Adam(model.parameters())
-    for _ in range(2):
-        model(torch.randn(4, 32, device="cuda")).sum().backward()
-        optimizer.step()
-"""
-ENDINGS = {
-    "normal": "del model, optimizer",
-    "sys_exit": "sys.exit(7)",
-    "exception": "raise ValueError('the script is broken')",
-    "live_tensors": "kept = [torch.ones(1 << 20, device='cuda') for _ in range(10)]",
-    "live_in_cpp_static": """
-        # cuBLAS workspaces live in a static map of torch's
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            y = torch.ones(64, 64, device="cuda") @ torch.ones(64, 64, device="cuda")
-        del model, optimizer, y
-    """,
-    "live_graph": """
-        x = torch.ones(64, device="cuda")
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            y = x * 2 + 1
-        graph.replay()
-    """,
-    "thread": """
-        def work():
-            time.sleep(0.3)
-            torch.ones(1000, device="cuda") + 1
 
-        threading.Thread(target=work).start()
-    """,
-    "nccl_group": """
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-        store = torch.distributed.HashStore()
-        torch.distributed.init_process_group("nccl", store=store, rank=0, world_size=1)
-        x = torch.ones(1000, device="cuda")
-        torch.distributed.all_reduce(x)
-    """,
-    "dataloader_workers": """
-        data = torch.utils.data.TensorDataset(torch.randn(64, 8))
-        loader = torch.utils.data.DataLoader(data, 4, num_workers=2, persistent_workers=True)
-        batches = iter(loader)
-        x = next(batches)[0].cuda()
-    """,
-    "ctrl_c": """
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        x = torch.ones(1000, device="cuda")
-        time.sleep(30)
-    """,
-}
-STATUS = {"sys_exit": 7, "exception": 1, "ctrl_c": -signal.SIGINT}
-
-
-def indented_like(program: str, ending: str) -> str:
-    import textwrap
-
-    return textwrap.dedent(program) + textwrap.dedent(ending)
-
-
+# C24.
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_ten_ways_to_end(tmp_path: Path, ending: str) -> None:
-    program = indented_like(BEGINNING, ENDINGS[ending])
-    done = assert_same(program, tmp_path / "t.gmt", check=False)
+    done = assert_same(program_of(ending), tmp_path / "t.gmt", check=False)
     assert done.returncode == STATUS.get(ending, 0), done.stderr
     assert TraceFile(tmp_path / "t.gmt").complete
 
 
 def test_end_without_closing_the_session(tmp_path: Path) -> None:
-    program = indented_like(BEGINNING, "atexit.unregister(hook_child.stop)")
+    program = program_of("session_left_open")
     done = assert_same(program, tmp_path / "t.gmt", check=False)
     assert done.returncode == 0, done.stderr
     assert len(TraceFile(tmp_path / "t.gmt").chunks)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from exit_paths import without_times
 from simgpu import run_simulated
 
 _FOLDER = str(Path(__file__).parent)
@@ -29,11 +29,6 @@ def assert_same(program: str, trace: Path, **options: Any) -> subprocess.Complet
     untraced = run_untraced(program, **options)
     traced = run_traced(program, trace, **options)
     assert traced.stdout == untraced.stdout
-    assert _comparable(traced.stderr) == _comparable(untraced.stderr)
+    assert without_times(traced.stderr) == without_times(untraced.stderr)
     assert traced.returncode == untraced.returncode
     return traced
-
-
-def _comparable(stderr: str) -> str:
-    """Take out what differs between any two runs: times and thread ids in torch's log lines."""
-    return re.sub(r"(?m)^(\[[WE])\d{4} [\d:.]+ +\S*", r"\1", stderr)
