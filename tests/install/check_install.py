@@ -16,6 +16,9 @@ import pytest
 
 from gpumemtrace import build_info
 
+# Each builds the package at least once: minutes, where the machine has other things to do.
+pytestmark = pytest.mark.timeout(1200)
+
 ROOT = Path(__file__).resolve().parents[2]
 
 OTHER_TORCH = """\
