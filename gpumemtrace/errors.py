@@ -11,6 +11,7 @@ __all__ = [
     "InstallError",
     "LateInstallError",
     "NotATraceError",
+    "SnapshotError",
     "TorchMismatchError",
     "TraceError",
     "UnsupportedVersionError",
@@ -51,3 +52,7 @@ class CorruptTraceError(TraceError):
     def __init__(self, message: str, *, offset: int | None = None) -> None:
         super().__init__(message)
         self.offset = offset
+
+
+class SnapshotError(GpuMemTraceError, ValueError):
+    """A file can't be read as a PyTorch memory snapshot."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
@@ -10,6 +11,10 @@ from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.step_times import StepTimes, find_step_times
 from gpumemtrace.records import FileSource
 from gpumemtrace.trace_data import TraceData
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 __all__ = ["Trace", "open"]
 
@@ -24,6 +29,24 @@ class Trace(TraceData):
     def growth(self, *, from_step: int | None = None) -> Growth:
         """Judge whether memory grows from step to step; see `find_growth`."""
         return find_growth(self, from_step=from_step)
+
+    def to_pandas(self, table: str = "events") -> pandas.DataFrame:
+        """Return a row per event, or with ``"allocations"`` a row per allocation.
+
+        The columns are those of `gpumemtrace.export.tables.read_table`. Raises `GpuMemTraceError`
+        without pandas.
+        """
+        from gpumemtrace.export.arrow import to_pandas
+
+        frame: pandas.DataFrame = to_pandas(self, table)
+        return frame
+
+    def to_arrow(self, table: str = "events") -> pyarrow.Table:
+        """Return the same rows for pyarrow. Raises `GpuMemTraceError` without pyarrow."""
+        from gpumemtrace.export.arrow import to_arrow
+
+        found: pyarrow.Table = to_arrow(self, table)
+        return found
 
     def step_times(self) -> StepTimes:
         """Time steps and phases, and say which are slow and why; see `find_step_times`."""

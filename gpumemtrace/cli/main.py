@@ -25,7 +25,9 @@ from gpumemtrace.cli import (
     check,
     compare,
     demo,
+    export,
     growth,
+    import_,
     info,
     peak,
     plot,
@@ -67,6 +69,8 @@ COMMANDS: tuple[Command, ...] = (
     budget,
     plot,
     report,
+    export,
+    import_,
 )
 
 _DESCRIPTION = """\

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from gpumemtrace.trace_file import Names, Problem
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["ProgressSource", "open_trace", "slice_trace"]
+__all__ = ["ProgressSource", "open_trace", "show_progress", "slice_trace"]
 
 _SHOW_AFTER_S = 1.0
 
@@ -75,20 +76,39 @@ class ProgressSource:
 
     def batches(self) -> Iterator[Records]:
         """Yield the records, and show how far they are."""
-        begun = time.monotonic()
         done = 0
-        shown: tuple[Progress, TaskID] | None = None
-        try:
+        what = f"Reading {self.path}"
+        with show_progress(what, is_shown=True, show_after_s=self._show_after_s) as on_progress:
             for records in self._source.batches():
                 yield records
                 done += len(records["kind"])
-                if shown is None and time.monotonic() - begun > self._show_after_s:
-                    shown = _start_progress(f"Reading {self.path}", self.record_count)
-                if shown is not None:
-                    shown[0].update(shown[1], completed=done)
-        finally:
-            if shown is not None:
-                shown[0].stop()
+                on_progress(done, self.record_count)
+
+
+@contextlib.contextmanager
+def show_progress(
+    what: str, *, is_shown: bool, show_after_s: float = _SHOW_AFTER_S
+) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that takes (done, total), and shows them once it takes a while."""
+    begun = time.monotonic()
+    shown: tuple[Progress, TaskID] | None = None
+
+    def on_progress(done: int, total: int) -> None:
+        nonlocal shown
+        if shown is None and time.monotonic() - begun > show_after_s:
+            shown = _start_progress(what, total)
+        if shown is not None:
+            shown[0].update(shown[1], completed=done)
+
+    try:
+        yield on_progress if is_shown else _show_nothing
+    finally:
+        if shown is not None:
+            shown[0].stop()
+
+
+def _show_nothing(done: int, total: int) -> None:
+    """Stand in where no progress is wanted."""
 
 
 def _start_progress(what: str, total: int) -> tuple[Progress, TaskID]:

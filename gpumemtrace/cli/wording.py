@@ -32,6 +32,9 @@ def describe_run(record: Mapping[str, Any]) -> list[str]:
     allocator = record.get("allocator")
     if isinstance(allocator, dict) and allocator.get("settings"):
         phrases.append(f"allocator {allocator['settings']}")
+    imported = record.get("imported")
+    if isinstance(imported, dict):
+        phrases.append(f"from {imported.get('from')}, its times {imported.get('times')}")
     if record.get("host"):
         phrases.append(f"on {record['host']}")
     return phrases

@@ -1,0 +1,93 @@
+"""``gpumemtrace export``: a trace in other people's formats."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from gpumemtrace.cli.options import (
+    add_output,
+    add_quiet,
+    add_trace,
+    parse_steps,
+    refuse_to_overwrite,
+)
+from gpumemtrace.errors import GpuMemTraceError
+from gpumemtrace.export import FORMATS
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+parquet      a table for DuckDB, pandas, polars (needs pyarrow: pip install 'gpumemtrace[parquet]')
+csv          the same table for anything
+JSON         gpumemtrace summary --json prints the summary as JSON
+
+examples:
+  gpumemtrace export train.gmt --to csv --steps 10:12
+  gpumemtrace export train.gmt --to parquet --table allocations
+"""
+
+
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    """Add this command's parser and return it."""
+    parser = subparsers.add_parser(
+        "export",
+        help="a trace for other tools: Parquet, CSV",
+        description="Write a trace in a format that other tools read.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_trace(parser)
+    parser.add_argument("--to", choices=FORMATS, required=True, help="the format")
+    add_output(parser, help="the file to write (default: the trace's name with the usual ending)")
+    parser.add_argument(
+        "--steps", type=parse_steps, metavar="A:B", help="only steps A to B (B not included)"
+    )
+    parser.add_argument(
+        "--at",
+        type=float,
+        metavar="SECONDS",
+        help="end there, seconds after the trace begins",
+    )
+    parser.add_argument(
+        "--device",
+        type=int,
+        action="append",
+        metavar="N",
+        help="only cuda:N; may be given several times (default: all)",
+    )
+    parser.add_argument(
+        "--table",
+        choices=("events", "allocations"),
+        default="events",
+        help="parquet, csv: a row an event, or a row an allocation (default: %(default)s)",
+    )
+    add_quiet(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file and say what is in it."""
+    output: Path = args.output or args.trace.with_suffix(FORMATS[args.to])
+    if output.exists() and output.samefile(args.trace):
+        raise GpuMemTraceError(f"{output} is the trace itself: choose another -o")
+    refuse_to_overwrite(output, force=args.force)
+
+    from gpumemtrace.cli.reading import open_trace, slice_trace
+    from gpumemtrace.export.formats import ExportOptions, load_format
+
+    trace = slice_trace(open_trace(args.trace, quiet=args.quiet), args.steps)
+    options = ExportOptions(
+        devices=None if args.device is None else frozenset(args.device),
+        until_ns=None if args.at is None else round(args.at * 1e9),
+        table=args.table,
+    )
+    written = load_format(args.to).write(trace, output, options)
+    for remark in written.remarks:
+        print(f"{output}: {remark}", file=sys.stderr)
+    if not args.quiet:
+        print(f"Wrote {output}: {written.count:,} {written.unit}")
+    return 0

@@ -1,0 +1,9 @@
+"""Other people's formats, written: one module each, imported when it is asked for."""
+
+__all__ = ["FORMATS"]
+
+FORMATS = {
+    "parquet": ".parquet",
+    "csv": ".csv",
+}
+"""The formats by name, and how their files end."""
