@@ -19,12 +19,13 @@ from gpumemtrace.export import FORMATS
 __all__ = ["add_parser", "run"]
 
 _EPILOG = """\
+perfetto     for ui.perfetto.dev: the lines as counters, phases and steps as slices, marks
 parquet      a table for DuckDB, pandas, polars (needs pyarrow: pip install 'gpumemtrace[parquet]')
 csv          the same table for anything
 JSON         gpumemtrace summary --json prints the summary as JSON
 
 examples:
-  gpumemtrace export train.gmt --to csv --steps 10:12
+  gpumemtrace export train.gmt --to perfetto --steps 10:12
   gpumemtrace export train.gmt --to parquet --table allocations
 """
 
@@ -35,7 +36,7 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "export",
-        help="a trace for other tools: Parquet, CSV",
+        help="a trace for other tools: Perfetto, Parquet, CSV",
         description="Write a trace in a format that other tools read.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -3,6 +3,7 @@
 __all__ = ["FORMATS"]
 
 FORMATS = {
+    "perfetto": ".pftrace",
     "parquet": ".parquet",
     "csv": ".csv",
 }

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpumemtrace import _core
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, RULES, find_categories
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, LineStream
 from gpumemtrace.export.formats import ExportOptions
+from gpumemtrace.export.live_rows import LiveRows
 from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["TABLES", "Column", "Table", "read_table"]
+__all__ = ["TABLES", "Column", "Table", "concatenated", "read_table"]
 
 TABLES = ("events", "allocations")
 
@@ -74,7 +74,7 @@ def _event_columns(trace: TraceData) -> dict[str, Column]:
         "device": Column("i2"),
         "address": Column("u8"),
         "size_bytes": Column("i8"),
-        "stream": Column("u8", is_nullable=False),
+        "stream": Column("u8"),
         "thread": Column("u4"),
         "step": Column("i8"),
         "phase": _phase_column(trace),
@@ -84,7 +84,7 @@ def _event_columns(trace: TraceData) -> dict[str, Column]:
 
 def _event_parts(trace: TraceData, options: ExportOptions) -> Iterator[_Arrays]:
     stream = LineStream(trace)
-    sizes = FreedSizes()
+    sizes = _FreedSizes()
     is_first = True
     for batch, lines in stream:
         if is_first:
@@ -114,7 +114,7 @@ def _event_parts(trace: TraceData, options: ExportOptions) -> Iterator[_Arrays]:
         }
 
 
-class FreedSizes:
+class _FreedSizes:
     """Tells what each free gives back, from the line of requested bytes."""
 
     def __init__(self) -> None:
@@ -178,32 +178,19 @@ def _allocation_columns(trace: TraceData) -> dict[str, Column]:
 
 def _allocation_parts(trace: TraceData, options: ExportOptions) -> Iterator[_Arrays]:
     categories = find_categories(trace)
-    pairing = _core.Pairing()
-    live: _Arrays | None = None  # in order of ``allocation``
+    blocks = LiveRows()
     for batch in trace.chunks(lead_in=True):
-        raw, allocs = batch.raw, pairing.allocs
-        partner = pairing.feed(raw)
-        where = _places_of(batch)
-        is_alloc = raw["kind"] == Kind.ALLOC
-        born: _Arrays = {
-            "allocation": allocs + np.arange(np.count_nonzero(is_alloc)),
-            **{name: raw[name][is_alloc] for name in ("device", "address", "size_bytes", "stream")},
-            **{f"birth_{name}": column[is_alloc] for name, column in where.items()},
-        }
-        live = born if live is None else _joined(live, born)
-        dying = np.flatnonzero(batch.is_event & (partner >= 0))
-        if options.until_ns is not None:
-            dying = dying[raw["time_ns"][dying] <= options.until_ns]
-        place = np.searchsorted(live["allocation"], partner[dying])
-        if not batch.is_lead_in and len(place):
-            ended = {name: column[place] for name, column in live.items()}
-            ended |= {f"death_{name}": column[dying] for name, column in where.items()}
+        raw, where = batch.raw, _places_of(batch)
+        noted = {name: raw[name] for name in ("device", "address", "size_bytes", "stream")}
+        noted |= {f"birth_{name}": column for name, column in where.items()}
+        ending, ended = blocks.feed(batch, noted, until_ns=options.until_ns)
+        if not batch.is_lead_in and len(ending):
+            ended |= {f"death_{name}": column[ending] for name, column in where.items()}
             yield _finished(ended, categories, options)
-        live = {name: np.delete(column, place) for name, column in live.items()}
-    if live is not None:
-        count = len(live["allocation"])
-        live |= {f"death_{name}": np.full(count, -1, dtype) for name, dtype in _BIRTH.items()}
-        yield _finished(live, categories, options)
+    if blocks.live:
+        count = len(blocks.live["allocation"])
+        none = {f"death_{name}": np.full(count, -1, dtype) for name, dtype in _BIRTH.items()}
+        yield _finished(blocks.live | none, categories, options)
 
 
 def _places_of(batch: Batch) -> _Arrays:
@@ -224,10 +211,6 @@ def _finished(rows: _Arrays, categories: Any, options: ExportOptions) -> _Arrays
     rows["category"] = categories.category_id[number]
     rows["rule"] = categories.rule_id[number]
     return rows
-
-
-def _joined(first: _Arrays, second: _Arrays) -> _Arrays:
-    return {name: np.concatenate([column, second[name]]) for name, column in first.items()}
 
 
 def concatenated(columns: Sequence[str], parts: Iterator[_Arrays]) -> _Arrays:
