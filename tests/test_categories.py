@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import recorded
 from category_truth import CLASSES, score
-from synthetic import TraceBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_categories import NAMES, RESIDENT, SlowCategories
+from synthetic import TraceBuilder, event_columns
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, RULES, find_categories
 from gpumemtrace.schema import Kind
@@ -183,3 +186,26 @@ def test_names_of_rules_and_counts():
     assert list(counts) == list(CATEGORY_NAMES)
     assert sum(entry["allocs"] for entry in counts.values()) == len(categories)
     assert counts["gradient"] == {"allocs": 3, "rules": {"gradient_size": 3}}
+
+
+@settings(max_examples=60)
+@given(event_columns(min_events=25, max_events=70), st.integers(1, 20), st.data())
+def test_the_rules_are_those_of_the_definitions(columns, batch_records, data):
+    count = len(columns["kind"])
+    # A few stays in phases, each for several events; mostly in the order of training.
+    loop = ["data", "forward", "backward", "optimizer", "zero_grad"]
+    order = st.just(["init", *loop, *loop, *loop, "eval"]) | st.lists(st.sampled_from([*NAMES, ""]))
+    stays = [NAMES.index(name) if name else -1 for name in data.draw(order)] or [-1]
+    columns["phase"] = np.repeat(np.array(stays, np.int32), -(-count // len(stays)) or 1)[:count]
+    columns["size_bytes"] = np.where(columns["kind"] == 1, columns["size_bytes"] % 3 * 512 + 512, 0)
+    trace = Trace.from_events(columns, phase_names=NAMES)
+    object.__setattr__(trace._source, "batch_records", batch_records)
+    got = find_categories(trace).category.tolist()
+    slow = SlowCategories(columns)
+    assert len(got) == len(slow.blocks)
+    for block, category in zip(slow.blocks, got, strict=True):
+        expected = slow.judge(block)
+        if expected == RESIDENT:
+            assert category in {"parameter", "buffer", "input", "optimizer_state", "unknown"}
+        else:
+            assert category == expected, block

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -100,28 +101,35 @@ class PeakPlaceFinder:
         self, state: _Device, batch: Batch, lines: Lines, number: int, cuts: npt.NDArray[np.intp]
     ) -> None:
         points = lines.points(number)
-        values = np.stack([points.values[name] for name in ALLOCATOR_LINES], axis=1)
         line = points.values[ALLOCATOR_LINES[self._line]]
         edges = [0, *np.searchsorted(points.rows, cuts).tolist(), len(points.rows)]
-        # Per stretch the record of its peak (-1: the one known before this batch) and the lines.
+        # Per stretch the record of its peak, and the point with the lines there; -1: as they were
+        # before this batch, at the peak of the open step or at the end.
         rows = np.full(len(edges) - 1, -1, np.intp)
-        at = np.empty((len(rows), len(ALLOCATOR_LINES)), np.int64)
-        for i in range(len(rows)):
-            if i == 0:
-                at[0] = state.best[-len(ALLOCATOR_LINES) :]
-            else:
-                rows[i], at[i] = cuts[i - 1], state.last
-            first, end = edges[i], edges[i + 1]
+        rows[1:] = cuts
+        point = np.array(edges[:-1], np.intp) - 1
+        for i, (first, end) in enumerate(pairwise(edges)):
             if end > first:
                 highest = first + int(np.argmax(line[first:end]))
-                if line[highest] > at[i, self._line]:
-                    rows[i], at[i] = points.rows[highest], values[highest]
-                state.last = values[end - 1]
+                before = line[point[i]] if point[i] >= 0 else self._before(state, i)
+                if line[highest] > before:
+                    rows[i], point[i] = points.rows[highest], highest
+        at = np.where(rows[:, None] < 0, state.best[-len(ALLOCATOR_LINES) :], state.last)
+        is_known = point >= 0
+        for i, name in enumerate(ALLOCATOR_LINES):
+            at[is_known, i] = points.values[name][point[is_known]]
         found = np.hstack([self._places(batch, np.maximum(rows, 0)), at])
         if rows[0] < 0:
             found[0] = state.best
         state.closed.append(found[:-1])
         state.best = found[-1]
+        if len(line):
+            state.last = np.array([points.values[name][-1] for name in ALLOCATOR_LINES])
+
+    def _before(self, state: _Device, stretch: int) -> int:
+        """Return the line's value to beat in a stretch that no point of this batch precedes."""
+        known = state.best[-len(ALLOCATOR_LINES) :] if stretch == 0 else state.last
+        return int(known[self._line])
 
     def _places(self, batch: Batch, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         return np.stack(

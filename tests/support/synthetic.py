@@ -87,7 +87,9 @@ class TraceBuilder:
 
 
 @st.composite
-def event_columns(draw: st.DrawFn, *, max_events: int = 60) -> dict[str, np.ndarray]:
+def event_columns(
+    draw: st.DrawFn, *, min_events: int = 0, max_events: int = 60
+) -> dict[str, np.ndarray]:
     """Columns for `Trace.from_events`: mostly well-formed, some double allocs and unknown frees."""
     row = st.tuples(
         st.sampled_from([1, 1, 2]),  # kind
@@ -99,7 +101,9 @@ def event_columns(draw: st.DrawFn, *, max_events: int = 60) -> dict[str, np.ndar
         st.sampled_from([0, 0, 0, 1, 2]),  # steps since then
         st.sampled_from([-1, 0, 1, 3, 9, 9, 9]),  # phase, 9 = as before
     )
-    rows = np.array(draw(st.lists(row, max_size=max_events)), np.int64).reshape(-1, 8)
+    rows = np.array(
+        draw(st.lists(row, min_size=min_events, max_size=max_events)), np.int64
+    ).reshape(-1, 8)
     kind, slot, size, device, thread, gaps, steps, phases = rows.T
     count = len(rows)
     for i in range(count):
