@@ -213,6 +213,41 @@ def test_tables_are_sorted_and_filtered(gpt2):
     assert run.locator("tbody tr").count() == 1
 
 
+def test_the_categories_reach_up_to_the_peak(gpt2):
+    _, truth = recorded.load("gpt2")
+    peak = truth["peak"]["allocated_bytes.all.peak"]
+    (device,) = gpt2.ask("report.sections.find((s) => s.name === 'categories').data.devices")
+    totals = np.sum([layer["bytes"] for layer in device["layers"]], axis=0)
+    assert totals.max() == peak
+    assert {"parameter", "activation", "optimizer_state"} <= {x["name"] for x in device["layers"]}
+
+
+def test_the_blocks_of_the_peak_add_up_and_are_filtered(gpt2):
+    _, truth = recorded.load("gpt2")
+    peak = truth["peak"]["allocated_bytes.all.peak"]
+    data = "report.sections.find((s) => s.name === 'peak').data.devices[0]"
+    rows = gpt2.ask(f"[Array.from({data}.rows.size_bytes), Array.from({data}.rows.count)]")
+    assert np.dot(*rows) == peak
+    section = gpt2.page.locator("#peak")
+    section.get_by_label("phase of birth").check()
+    assert "optimizer" in section.locator("tbody").first.inner_text()
+    blocks = section.locator(".table").last
+    blocks.get_by_role("searchbox").fill("parameter")
+    kinds = set(blocks.locator("tbody th").all_inner_texts())
+    assert kinds == {"parameter"}
+    assert "with “parameter”" in blocks.get_by_role("status").inner_text()
+
+
+def test_growth_is_told_in_words(chromium, tmp_path):
+    builder = TraceBuilder()
+    for step in range(60):
+        builder.phase("forward").alloc((step + 1) << 21, MIB).step(step + 1)
+    with opened(chromium, write(builder.trace(), tmp_path)) as found:
+        told = found.page.locator(".verdicts .bad").inner_text()
+        assert "Growing: 1.00 MiB per step" in told
+        assert found.page.locator("#growth .verdict").inner_text().startswith("Growing: 1.00 MiB")
+
+
 def test_a_line_can_be_hidden(gpt2):
     button = gpt2.page.locator("#timeline .legend button", has_text="reserved")
     button.press("Space")

@@ -13,7 +13,16 @@ from typing import Literal
 
 from gpumemtrace.units import GIB, KIB, MIB
 
-__all__ = ["INK", "LINE_STYLES", "QUIET", "WARNING", "LineStyle", "memory_unit", "phase_colors"]
+__all__ = [
+    "CATEGORY_COLORS",
+    "INK",
+    "LINE_STYLES",
+    "QUIET",
+    "WARNING",
+    "LineStyle",
+    "memory_unit",
+    "phase_colors",
+]
 
 INK = "#222222"
 QUIET = "#767676"
@@ -35,6 +44,18 @@ LINE_STYLES: dict[str, LineStyle] = {
     "device_used": LineStyle("device used", "#767676", 1.0, ":"),
     "reserved": LineStyle("reserved", "#222222", 1.0, "-"),
     "allocated": LineStyle("allocated", "#0072B2", 1.0, "-"),
+}
+
+# In the order in which they are stacked: what stays below, what comes and goes above.
+CATEGORY_COLORS: dict[str, str] = {
+    "parameter": "#0072B2",
+    "buffer": "#56B4E9",
+    "optimizer_state": "#CC79A7",
+    "gradient": "#D55E00",
+    "input": "#F0E442",
+    "activation": "#009E73",
+    "temporary": "#E69F00",
+    "unknown": "#BBBBBB",
 }
 
 _KNOWN_PHASES = {

@@ -15,11 +15,12 @@ from functools import cache
 from pathlib import Path
 
 import gpumemtrace
-from gpumemtrace.plot.style import QUIET, phase_colors
+from gpumemtrace.plot.style import CATEGORY_COLORS, QUIET, phase_colors
 from gpumemtrace.report.packing import pack
 from gpumemtrace.report.palette import LINES, line_colors, themed
 from gpumemtrace.report.results import Results
 from gpumemtrace.report.sections import SECTIONS
+from gpumemtrace.report.sections.categories import NOT_SEEN
 from gpumemtrace.report.sections.overview import title_of
 
 __all__ = ["render_page"]
@@ -27,7 +28,17 @@ __all__ = ["render_page"]
 _STATIC = Path(__file__).parent / "static"
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
 # In this order: each uses what is defined before it.
-_SCRIPTS = ("core", "format", "table", "colors", "chart", "time_view", "strip", "lines_chart")
+_SCRIPTS = (
+    "core",
+    "format",
+    "table",
+    "colors",
+    "chart",
+    "time_view",
+    "strip",
+    "lines_chart",
+    "stack_chart",
+)
 
 
 def render_page(results: Results) -> str:
@@ -39,6 +50,7 @@ def render_page(results: Results) -> str:
         "colors": {
             "lines": line_colors(),
             "phases": themed(phase_colors(results.timeline.phases.names) | {"": QUIET}),
+            "categories": themed(CATEGORY_COLORS | {NOT_SEEN: QUIET}),
         },
         "sections": [
             {"name": section.NAME, "title": section.TITLE, "data": section.gather(results)}

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from gpumemtrace.analysis.growth import DeviceGrowth
+from gpumemtrace.analysis.growth_wording import describe_growth
 from gpumemtrace.analysis.summary import DeviceSummary
 from gpumemtrace.report.places import place_in_words
 from gpumemtrace.report.results import Results
@@ -13,17 +15,26 @@ from gpumemtrace.units import format_bytes
 
 __all__ = ["Verdict", "verdicts"]
 
+Level = Literal["good", "note", "warning", "bad"]
+
 # Of a device's memory: when so little is left, a longer sequence or another library takes it.
 _NEARLY_FULL = 0.9
 # Reserved over allocated at their peaks: above it a look at the cache is worth while.
 _MUCH_CACHED = 1.25
+_GROWTH_LEVELS: dict[str, Level] = {
+    "growing": "bad",
+    "fragmentation": "warning",
+    "one_large_step": "note",
+    "warming_up": "note",
+    "stable": "good",
+}
 
 
 @dataclass(frozen=True)
 class Verdict:
     """One finding. ``level``: how the reader should take it; ``section``: where more is said."""
 
-    level: Literal["good", "note", "warning", "bad"]
+    level: Level
     text: str
     section: str
 
@@ -31,17 +42,15 @@ class Verdict:
 def verdicts(results: Results) -> list[Verdict]:
     """Return the findings, the gravest first; of equal ones in the order of the page."""
     found = [
-        verdict
-        for device in results.summary.devices
-        for verdict in _of_device(device, of_several=len(results.summary.devices) > 1)
+        verdict for device in results.summary.devices for verdict in _of_device(results, device)
     ]
     found += _of_recording(results)
     grave = ("bad", "warning", "note", "good")
     return sorted(found, key=lambda verdict: grave.index(verdict.level))
 
 
-def _of_device(device: DeviceSummary, *, of_several: bool) -> Iterator[Verdict]:
-    on = f" on cuda:{device.device}" if of_several else ""
+def _of_device(results: Results, device: DeviceSummary) -> Iterator[Verdict]:
+    on = f" on cuda:{device.device}" if len(results.summary.devices) > 1 else ""
     peak, reserved = device.peaks.lines["allocated"], device.peaks.lines["reserved"]
     capacity = device.facts.capacity_bytes
     if device.out_of_memory:
@@ -77,6 +86,9 @@ def _of_device(device: DeviceSummary, *, of_several: bool) -> Iterator[Verdict]:
             f"{100 * (ratio - 1):.0f} % above the allocated peak.",
             "timeline",
         )
+    growth = next((d for d in results.growth.devices if d.device == device.device), None)
+    if growth is not None:
+        yield Verdict(_GROWTH_LEVELS[growth.verdict], _growth_in_words(growth, on), "growth")
     if capacity and reserved is not None:
         part = reserved.size_bytes / capacity
         yield Verdict(
@@ -85,6 +97,11 @@ def _of_device(device: DeviceSummary, *, of_several: bool) -> Iterator[Verdict]:
             f"{device.facts.name or 'the device'}{on}.",
             "timeline",
         )
+
+
+def _growth_in_words(growth: DeviceGrowth, on: str) -> str:
+    text = describe_growth(growth)
+    return f"{text[0].upper()}{text[1:]}{on}."
 
 
 def _of_recording(results: Results) -> Iterator[Verdict]:

@@ -17,13 +17,17 @@ from typing import Any, Protocol, cast
 
 from gpumemtrace.report.results import Results
 from gpumemtrace.report.sections import (
+    categories,
+    growth,
     losses,
     out_of_memory,
     overhead,
     overview,
+    peak,
     phases,
     run,
     timeline,
+    times,
 )
 
 __all__ = ["SECTIONS", "Section"]
@@ -41,5 +45,17 @@ class Section(Protocol):
 
 SECTIONS: tuple[Section, ...] = tuple(
     cast(Section, module)
-    for module in (overview, timeline, phases, out_of_memory, losses, overhead, run)
+    for module in (
+        overview,
+        timeline,
+        categories,
+        peak,
+        phases,
+        growth,
+        out_of_memory,
+        times,
+        losses,
+        overhead,
+        run,
+    )
 )

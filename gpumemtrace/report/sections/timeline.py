@@ -11,14 +11,13 @@ from gpumemtrace.analysis.timeline import DeviceTimeline, PhaseBands, Timeline
 from gpumemtrace.report.line_rows import PARTS, rows_of_columns
 from gpumemtrace.report.places import place_values
 from gpumemtrace.report.results import Results
+from gpumemtrace.report.ticks import TICKS, ticks_of
 
 __all__ = ["NAME", "TITLE", "gather"]
 
 NAME = "timeline"
 TITLE = "Memory over time"
 
-# How fine times of steps and phases are: parts of the whole. Far finer than a view can zoom.
-_TICKS = 1 << 21
 # More stretches than this would make the page large: shares of time are shown then.
 _MOST_STRETCHES = 400_000
 _SHARE_COLUMNS = 4096
@@ -33,11 +32,11 @@ def gather(results: Results) -> dict[str, Any]:
     return {
         "start_s": timeline.start_ns / 1e9,
         "end_s": timeline.end_ns / 1e9,
-        "ticks": _TICKS,
+        "ticks": TICKS,
         "devices": [_device(device) for device in timeline.devices],
         "steps": {
             "number": timeline.step_number,
-            "start": _ticks(timeline, timeline.step_start_ns),
+            "start": ticks_of(timeline, timeline.step_start_ns),
         },
         "phases": _phases(timeline, timeline.phases),
         "first_work_s": _first_work_ns(timeline) / 1e9,
@@ -89,8 +88,8 @@ def _phases(timeline: Timeline, bands: PhaseBands) -> dict[str, Any]:
         return {
             "names": bands.names,
             "phase": bands.phase,
-            "start": _ticks(timeline, bands.start_ns),
-            "length": _ticks(timeline, bands.end_ns) - _ticks(timeline, bands.start_ns),
+            "start": ticks_of(timeline, bands.start_ns),
+            "length": ticks_of(timeline, bands.end_ns) - ticks_of(timeline, bands.start_ns),
         }
     parts = np.array_split(bands.share, _SHARE_COLUMNS)
     share = np.array([part.mean(axis=0) for part in parts])
@@ -100,12 +99,6 @@ def _phases(timeline: Timeline, bands: PhaseBands) -> dict[str, Any]:
         "stretches": len(bands.phase),
         "share_permille": [permille[:, i] for i in range(len(bands.names))],
     }
-
-
-def _ticks(timeline: Timeline, time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    span = max(timeline.end_ns - timeline.start_ns, 1)
-    part = (time_ns - timeline.start_ns).astype(np.float64) / span
-    return np.rint(np.clip(part, 0, 1) * _TICKS).astype(np.int64)
 
 
 def _first_work_ns(timeline: Timeline) -> int:

@@ -6,6 +6,13 @@ const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 // Powers of two, so that ticks are round in binary units: 256 MiB, 0.5 GiB.
 const BYTE_INCREMENTS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
+/** Charts over time share the cursor, but a drag is that of one of them. */
+const SAME_CURSOR = {
+  key: "time",
+  scales: ["x", null],
+  filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
+};
+
 function byteTicks(_, ticks) {
   const highest = ticks.reduce((most, tick) => Math.max(most, Math.abs(tick ?? 0)), 0);
   const [factor, name] = UNITS.find(([f]) => highest >= f) ?? UNITS.at(-1);

@@ -103,7 +103,7 @@ function makeLinesChart(device, context) {
   const options = {
     height: 300,
     cursor: {
-      sync: { key: "time", scales: ["x", null] },
+      sync: SAME_CURSOR,
       drag: { x: true, y: false, setScale: false },
       points: { show: false },
       bind: { dblclick: () => null },

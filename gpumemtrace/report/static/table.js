@@ -1,9 +1,10 @@
 // Tables that can be sorted by each column, and filtered where they are long.
 
-const ROWS_AT_FIRST = 50;
+const ROWS_AT_FIRST = 20;
 
 /**
- * columns: [{key, title, format(value, row), sort(row), text: true for words}]; rows: objects.
+ * columns: [{key, title, format(value, row), text: true for words, swatch(row): an element before
+ * it, bar(row): a part of 1 to show}]; rows: objects.
  * options: {caption, filter: placeholder of a filter, order: [key, "ascending" | "descending"]}
  */
 function makeTable(columns, rows, options = {}) {
@@ -46,9 +47,8 @@ function makeTable(columns, rows, options = {}) {
       (row) => !lower || columns.some((c) => cellText(c, row).toLowerCase().includes(lower)),
     );
     if (!column) return kept;
-    const value = column.sort ?? ((row) => row[column.key]);
     const sign = direction === "ascending" ? 1 : -1;
-    return kept.sort((a, b) => sign * compare(value(a), value(b)));
+    return kept.sort((a, b) => sign * compare(a[column.key], b[column.key]));
   }
 
   function update() {
@@ -64,7 +64,12 @@ function makeTable(columns, rows, options = {}) {
             const tag = i === 0 ? "th" : "td";
             if (i === 0) attributes.scope = "row";
             const swatch = column.swatch?.(row);
-            return el(tag, attributes, swatch ?? null, cellText(column, row));
+            const cell = el(tag, attributes, swatch ?? null, cellText(column, row));
+            if (column.bar) {
+              cell.classList.add("meter");
+              cell.style.setProperty("--part", `${Math.min(column.bar(row), 1) * 100}%`);
+            }
+            return cell;
           }),
         ),
       ),

@@ -77,9 +77,9 @@ function phasesOverSteps(device, root, report) {
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
       axes: [
         axis({
-          values: (_, ticks) => ticks.map((t) => (Number.isInteger(t) ? number(t) : "")),
+          values: stepTicks,
           space: 60,
-          incrs: [1, 2, 5].flatMap((f) => [0, 1, 2, 3, 4, 5, 6].map((p) => f * 10 ** p)).sort((a, b) => a - b),
+          incrs: STEP_INCREMENTS,
           label: "step",
           size: 30,
           labelSize: 18,

@@ -1,0 +1,133 @@
+"""What memory was for over time: each device's allocated line by category, at picture width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpumemtrace import _core
+from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
+from gpumemtrace.analysis.lines import Lines, feed_lines
+from gpumemtrace.records import Batch
+from gpumemtrace.trace_data import TraceData
+
+__all__ = ["CategoryTimeline", "PlaceSampler", "find_category_timeline", "read_categories"]
+
+
+@dataclass(frozen=True)
+class CategoryTimeline:
+    """One device, at the highest and the last record of each column of the picture.
+
+    ``time_ns`` int64 (n); ``allocated_bytes`` int64 (n); ``category_bytes`` int64 (n, 8), columns
+    `CATEGORY_NAMES`; ``rest_bytes`` int64 (n): what the line says beyond the blocks that the trace
+    has seen (some came before it, or were lost). Each row with its rest adds up to the line.
+    """
+
+    device: int
+    time_ns: npt.NDArray[np.int64]
+    allocated_bytes: npt.NDArray[np.int64]
+    category_bytes: npt.NDArray[np.int64]
+    rest_bytes: npt.NDArray[np.int64]
+
+
+def find_category_timeline(
+    trace: TraceData, *, columns: int = 2000
+) -> tuple[CategoryTimeline, ...]:
+    """Return the categories over time of every device, in three passes over the trace."""
+    sampler = PlaceSampler(trace, columns=columns)
+    feed_lines(trace, sampler)
+    return read_categories(trace, sampler, find_categories(trace))
+
+
+class PlaceSampler:
+    """Finds, per device and column of time, its highest and its last record (a `LineConsumer`)."""
+
+    def __init__(self, trace: TraceData, *, columns: int) -> None:
+        """Prepare for one pass over ``trace``."""
+        if columns < 1:
+            raise ValueError(f"columns must be at least 1, not {columns}")
+        self._start_ns, end_ns = trace.time_span_ns
+        self._columns = columns
+        self._columns_per_ns = columns / max(end_ns - self._start_ns, 1)
+        self._records = 0
+        # Device -> pieces of (column, position, time, allocated), in order.
+        self._highest: dict[int, list[npt.NDArray[np.int64]]] = {}
+        self._last: dict[int, list[npt.NDArray[np.int64]]] = {}
+
+    def begin(self, initial: dict[int, dict[str, int]]) -> None:
+        """Take nothing: what was in use before shows with the first record."""
+
+    def feed(self, batch: Batch, lines: Lines) -> None:
+        """Take the next batch."""
+        for device in set(lines.devices) - {-1}:
+            points = lines.points(device)
+            if not len(points.rows):
+                continue
+            time_ns = batch.raw["time_ns"][points.rows]
+            column = ((time_ns - self._start_ns) * self._columns_per_ns).astype(np.int64)
+            # Clocks of several threads may step back a little.
+            column = np.maximum.accumulate(np.clip(column, 0, self._columns - 1))
+            known = np.stack(
+                [column, self._records + points.rows, time_ns, points.values["allocated"]]
+            )
+            highest, last = _highest_and_last(known)
+            self._highest.setdefault(device, []).append(known[:, highest])
+            self._last.setdefault(device, []).append(known[:, last])
+        self._records += len(batch)
+
+    def places(self) -> dict[int, npt.NDArray[np.int64]]:
+        """Return device -> rows of position, time and allocated bytes, in order of position."""
+        result = {}
+        for device, pieces in sorted(self._highest.items()):
+            highest, last = np.hstack(pieces), np.hstack(self._last[device])
+            # A column may lie in several batches.
+            of_columns = highest[1:, _highest_and_last(highest)[0]]
+            ends = last[1:, _highest_and_last(last)[1]]
+            both = np.hstack([of_columns, ends])
+            result[device] = both[:, np.unique(both[0], return_index=True)[1]]
+        return result
+
+
+def read_categories(
+    trace: TraceData, sampler: PlaceSampler, categories: Categories
+) -> tuple[CategoryTimeline, ...]:
+    """Return the categories at the places of ``sampler``, in one pass over the same trace."""
+    places = sampler.places()
+    if not places:
+        return ()
+    number = np.concatenate([np.full(rows.shape[1], dev) for dev, rows in places.items()])
+    found = np.hstack(list(places.values()))
+    order = np.argsort(found[0])
+    position, device = found[0][order], number[order].astype(np.int16)
+    groups = _core.LiveGroups(categories.category_id, len(trace.phase_names))
+    sums = [np.zeros((0, len(CATEGORY_NAMES)), np.int64)]
+    done = 0
+    for batch in trace.chunks(lead_in=True):
+        end = done if batch.is_lead_in else done + len(batch)
+        mine = slice(*np.searchsorted(position, [done, end]).tolist())
+        rows = position[mine] - done
+        sums.append(groups.feed(batch.raw, batch.step, batch.phase, rows, device[mine])[0])
+        done = end
+    by_category = np.empty((len(position), len(CATEGORY_NAMES)), np.int64)
+    by_category[order] = np.vstack(sums)
+    result, first = [], 0
+    for one, (_, time_ns, allocated) in places.items():
+        mine_of = by_category[first : first + len(time_ns)]
+        rest = allocated - mine_of.sum(axis=1)
+        result.append(CategoryTimeline(one, time_ns, allocated, mine_of, rest))
+        first += len(time_ns)
+    return tuple(result)
+
+
+def _highest_and_last(
+    known: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return where each run of equal columns is highest (first of several), and where it ends."""
+    column, allocated = known[0], known[-1]
+    starts = np.concatenate([[0], np.flatnonzero(column[1:] != column[:-1]) + 1])
+    ends = np.append(starts[1:], len(column))
+    highest = np.maximum.reduceat(allocated, starts)
+    hits = np.flatnonzero(allocated == np.repeat(highest, ends - starts))
+    return hits[np.searchsorted(hits, starts)], ends - 1

@@ -1,0 +1,46 @@
+"""What memory was for over time: parameters, gradients, activations, … stacked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpumemtrace.analysis.categories import CATEGORY_NAMES
+from gpumemtrace.plot.style import CATEGORY_COLORS
+from gpumemtrace.report.results import Results
+from gpumemtrace.report.ticks import TICKS, ticks_of
+
+__all__ = ["NAME", "NOT_SEEN", "TITLE", "gather"]
+
+NAME = "categories"
+TITLE = "What it was for"
+
+NOT_SEEN = "not seen by the trace"
+
+
+def gather(results: Results) -> dict[str, Any]:
+    """Return the categories of each device at the highest and last record of each column."""
+    timeline = results.timeline
+    found = results.category_timelines
+    if not any(one.category_bytes.any() for one in found):
+        return {"unknown": "No blocks: nothing was allocated while the trace was recorded."}
+    return {
+        "start_s": timeline.start_ns / 1e9,
+        "end_s": timeline.end_ns / 1e9,
+        "ticks": TICKS,
+        "has_phases": len(timeline.phases.names) > 0,
+        "devices": [
+            {
+                "device": one.device,
+                "time": ticks_of(timeline, one.time_ns),
+                "layers": [
+                    {"name": name, "bytes": one.category_bytes[:, CATEGORY_NAMES.index(name)]}
+                    for name in CATEGORY_COLORS
+                    if one.category_bytes[:, CATEGORY_NAMES.index(name)].any()
+                ]
+                # Negative where frees were lost: that can't be stacked.
+                + [{"name": NOT_SEEN, "bytes": one.rest_bytes.clip(min=0)}]
+                * bool((one.rest_bytes > 0).any()),
+            }
+            for one in found
+        ],
+    }

@@ -1,0 +1,97 @@
+"""GIVEN a trace, THEN its categories over time add up to the line, at the true peaks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import recorded
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
+
+from gpumemtrace.analysis.categories import CATEGORY_NAMES, find_categories
+from gpumemtrace.analysis.category_timeline import find_category_timeline
+from gpumemtrace.analysis.lines import LineStream
+from gpumemtrace.analysis.peak_live_set import find_peak_live_set
+from gpumemtrace.schema import Kind
+from gpumemtrace.trace import Trace
+
+
+def reference(trace: Trace, columns: int) -> dict[int, list[tuple[int, int, list[int]]]]:
+    """Device -> (time, allocated, bytes by category), one record after the other."""
+    category = find_categories(trace).category_id
+    start, end = trace.time_span_ns
+    live: dict[tuple[int, int], tuple[int, int]] = {}
+    best: dict[tuple[int, int], tuple[int, int, int, list[int]]] = {}
+    last: dict[tuple[int, int], tuple[int, int, int, list[int]]] = {}
+    column_of: dict[int, int] = {}
+    place = allocs = 0
+    for batch, lines in LineStream(trace):
+        for row in range(len(batch)):
+            raw = {name: int(column[row]) for name, column in batch.raw.items()}
+            key = (raw["device"], raw["address"])
+            if raw["kind"] == Kind.ALLOC:
+                live[key] = (-(-max(raw["size_bytes"], 0) // 512) * 512, int(category[allocs]))
+                allocs += 1
+            elif raw["kind"] == Kind.FREE:
+                live.pop(key, None)
+            device = int(lines.device[row])
+            if device >= 0:
+                column = int((raw["time_ns"] - start) * (columns / max(end - start, 1)))
+                column = max(min(max(column, 0), columns - 1), column_of.get(device, 0))
+                column_of[device] = column
+                sums = [0] * len(CATEGORY_NAMES)
+                for (one, _), (size, which) in live.items():
+                    sums[which] += size if one == device else 0
+                now = (place, raw["time_ns"], int(lines.values["allocated"][row]), sums)
+                last[device, column] = now
+                if (device, column) not in best or now[2] > best[device, column][2]:
+                    best[device, column] = now
+            place += 1
+    result: dict[int, list[tuple[int, int, list[int]]]] = {}
+    for device in column_of:
+        rows = [row for table in (best, last) for (one, _), row in table.items() if one == device]
+        by_place = {row[0]: row[1:] for row in rows}
+        result[device] = [by_place[at] for at in sorted(by_place)]
+    return result
+
+
+@given(event_columns(), st.integers(1, 20), st.integers(1, 40))
+def test_equals_the_reference(events, columns, batch_records):
+    trace = Trace.from_events(events, phase_names=PHASE_NAMES)
+    object.__setattr__(trace._source, "batch_records", batch_records)
+    expected = reference(trace, columns)
+    found = find_category_timeline(trace, columns=columns)
+    assert [one.device for one in found] == sorted(expected)
+    for one in found:
+        rows = expected[one.device]
+        assert one.time_ns.tolist() == [row[0] for row in rows]
+        assert one.allocated_bytes.tolist() == [row[1] for row in rows]
+        assert one.category_bytes.tolist() == [row[2] for row in rows]
+        total = one.category_bytes.sum(axis=1) + one.rest_bytes
+        assert np.array_equal(total, one.allocated_bytes)
+
+
+def test_the_highest_row_is_the_peak_and_what_owned_it():
+    trace, truth = recorded.load("gpt2")
+    (found,) = find_category_timeline(trace, columns=300)
+    highest = int(np.argmax(found.allocated_bytes))
+    assert found.allocated_bytes[highest] == truth["peak"]["allocated_bytes.all.peak"]
+    peak = find_peak_live_set(trace)
+    assert found.time_ns[highest] == peak.time_ns
+    groups = {group.name: group.size_bytes for group in peak.group_by("category")}
+    row = dict(zip(CATEGORY_NAMES, found.category_bytes[highest].tolist(), strict=True))
+    assert {name: size for name, size in row.items() if size} == groups
+
+
+def test_a_slice_knows_what_was_there_before():
+    builder = TraceBuilder().phase("forward").alloc(512, 3 * MIB).step(1).alloc(1 << 30, MIB)
+    part = builder.step(2).trace().slice(steps=(1, 2))
+    (found,) = find_category_timeline(part, columns=4)
+    assert found.allocated_bytes.tolist() == [4 * MIB]
+    assert found.category_bytes.sum() == 4 * MIB
+
+
+def test_no_columns_is_an_error():
+    with pytest.raises(ValueError, match="at least 1"):
+        find_category_timeline(TraceBuilder().alloc(512, 1).trace(), columns=0)
