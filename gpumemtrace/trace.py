@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from gpumemtrace.analysis.facts import simulated_run
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.step_times import StepTimes, find_step_times
+from gpumemtrace.html_tables import html_facts
 from gpumemtrace.records import FileSource
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     import pandas
@@ -21,6 +24,26 @@ __all__ = ["Trace", "open"]
 
 class Trace(TraceData):
     """A trace with its analyses as methods; the data itself is described at `TraceData`."""
+
+    def _repr_html_(self) -> str:
+        """Show itself in a notebook, by the outline of the file: nothing is read for it."""
+        record = self.run_record
+        start_ns, end_ns = self.time_span_ns
+        devices = record.get("devices")
+        names = [d.get("name") for d in devices or () if isinstance(d, dict)]
+        simulated = simulated_run(record)
+        facts = [
+            ("script", record.get("script")),
+            ("torch", record.get("torch")),
+            ("devices", ", ".join(str(name) for name in names if name)),
+            ("simulated", None if simulated is None else f"{simulated.gpu}: there was no GPU"),
+            ("records", f"{self.whole_record_count:,}"),
+            ("duration", format_duration((end_ns - start_ns) / 1e9)),
+            ("file", format_bytes(self.file_bytes) if self.file_bytes else None),
+            ("closed", "yes" if self.complete else "no: what came last may be missing"),
+        ]
+        told = [(name, str(text)) for name, text in facts if text]
+        return html_facts(f"Trace {self.path or 'in memory'}", told)
 
     def lifetimes(self) -> Lifetimes:
         """Return one row per alloc: when, in which step and phase it was born and died."""

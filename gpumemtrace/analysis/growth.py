@@ -17,7 +17,9 @@ from gpumemtrace.analysis.lines import LineStream, feed_lines
 from gpumemtrace.analysis.peaks import DevicePeaks, PeakFinder
 from gpumemtrace.analysis.retention import BirthGroup, DeviceRetention, RetentionFinder
 from gpumemtrace.analysis.trend import Slope, find_regimes
+from gpumemtrace.html_tables import html_table
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_bytes
 
 __all__ = [
     "VERDICTS",
@@ -146,6 +148,21 @@ class Growth:
     def verdict(self) -> str:
         """One of `VERDICTS`."""
         return "stable" if self.worst is None else self.worst.verdict
+
+    def _repr_html_(self) -> str:
+        """Show itself in a notebook: the verdict on each device."""
+        rows = [
+            (
+                f"cuda:{device.device}",
+                device.verdict.replace("_", " "),
+                format_bytes(device.bytes_per_step),
+                "" if device.first_step is None else f"{device.first_step:,}",
+                "" if device.steps_until_full is None else f"{device.steps_until_full:,}",
+            )
+            for device in self.devices
+        ]
+        columns = ["device", "verdict", "per step", "since step", "steps until full"]
+        return html_table("Growth from step to step", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values. Keys are added by later versions, none goes away."""

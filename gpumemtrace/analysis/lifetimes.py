@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gpumemtrace import _core
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, RULES, Categories, find_categories
+from gpumemtrace.html_tables import MOST_ROWS, html_table
 from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind, StatsCause
 from gpumemtrace.trace_data import TraceData
@@ -71,6 +72,17 @@ class Lifetimes:
 
     def __len__(self) -> int:
         return len(self.address)
+
+    def _repr_html_(self) -> str:
+        """Show the first rows in a notebook."""
+        columns = ("address", "size_bytes", "category", "birth_step", "death_step", "fate")
+        first = {name: self[name][:MOST_ROWS].tolist() for name in columns}
+        rows = [
+            (hex(address), f"{size:,}", *map(str, others))
+            for address, size, *others in zip(*first.values(), strict=True)
+        ]
+        title = f"Lifetimes of {len(self):,} allocations: the first {len(rows)}"
+        return html_table(title, columns, rows)
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
         """Return a column by its name."""

@@ -17,8 +17,10 @@ from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_cat
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, feed_lines, known_lines
 from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
+from gpumemtrace.html_tables import html_table
 from gpumemtrace.records import Batch
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_bytes
 
 __all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set"]
 
@@ -96,6 +98,23 @@ class PeakLiveSet:
             if size
         ]
         return tuple(sorted([*groups, *rest], key=lambda group: -group.size_bytes))
+
+    def _repr_html_(self) -> str:
+        """Show itself in a notebook: what owns the peak, by category."""
+        where = f"{self.phase}, step {self.step}" if self.phase else f"step {self.step}"
+        title = (
+            f"{self.line} peak of cuda:{self.device}: {format_bytes(self.size_bytes)} in {where}"
+        )
+        rows = [
+            (
+                group.name,
+                format_bytes(group.size_bytes),
+                f"{group.size_bytes / max(self.size_bytes, 1):.1%}",
+                "" if group.blocks is None else f"{group.blocks:,}",
+            )
+            for group in self.group_by("category")
+        ]
+        return html_table(title, ["category", "bytes", "part", "blocks"], rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values. Keys are added by later versions, none goes away."""

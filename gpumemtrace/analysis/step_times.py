@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from gpumemtrace.analysis.driver_time import DriverFinder, DriverTime, DriverUse
 from gpumemtrace.analysis.lines import feed_lines
+from gpumemtrace.html_tables import html_table
 from gpumemtrace.marks import PhaseSpans, Steps
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_duration
 
 __all__ = ["SlowStep", "StepTimes", "find_step_times", "time_steps"]
 
@@ -80,6 +82,25 @@ class StepTimes:
     def p95_ns(self) -> float:
         """What 95 % of the steps stay below; 0 without steps."""
         return float(np.percentile(self.duration_ns, 95)) if len(self.duration_ns) else 0.0
+
+    def _repr_html_(self) -> str:
+        """Show itself in a notebook: slow steps, the slowest first."""
+        title = (
+            f"{len(self.number):,} steps: median {format_duration(self.median_ns / 1e9)}, "
+            f"95th percentile {format_duration(self.p95_ns / 1e9)}, {len(self.slow):,} slow"
+        )
+        rows = [
+            (
+                f"{step.step:,}",
+                format_duration(step.duration_ns / 1e9),
+                format_duration(step.extra_ns / 1e9),
+                step.phase or "",
+                (step.cause or "").replace("_", " "),
+            )
+            for step in sorted(self.slow, key=lambda step: -step.duration_ns)
+        ]
+        columns = ["slow step", "took", "beyond the median", "mostly in", "because of"]
+        return html_table(title, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values."""

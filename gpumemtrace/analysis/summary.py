@@ -19,8 +19,10 @@ from gpumemtrace.analysis.facts import (
 from gpumemtrace.analysis.lines import LINES, LineConsumer, LineStream, feed_lines
 from gpumemtrace.analysis.peaks import DevicePeaks, Peak, PeakFinder
 from gpumemtrace.analysis.phases import DevicePhases, PhaseFinder, PhaseUse
+from gpumemtrace.html_tables import html_table
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_bytes, format_duration
 
 __all__ = ["DeviceSummary", "Overhead", "Summary", "SummaryBuilder", "summarize"]
 
@@ -72,6 +74,22 @@ class Summary:
     check: CheckResult
     run_record: Mapping[str, Any]
     overhead: Overhead
+
+    def _repr_html_(self) -> str:
+        """Show itself in a notebook: the peaks of the lines."""
+        title = f"{self.steps:,} steps, {format_duration(self.duration_s)}, {self.events:,} events"
+        rows = [
+            (
+                f"{name.replace('_', ' ')} on cuda:{device.device}",
+                "not known" if peak is None else format_bytes(peak.size_bytes),
+                "" if peak is None else peak.phase or "",
+                "" if peak is None else f"{peak.step:,}",
+                "" if peak is None else format_duration(peak.time_ns / 1e9),
+            )
+            for device in self.devices
+            for name, peak in device.peaks.lines.items()
+        ]
+        return html_table(title, ["line", "peak", "phase", "step", "at"], rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values. Keys are added by later versions, none goes away."""
