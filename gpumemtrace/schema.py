@@ -36,6 +36,7 @@ class Kind(enum.IntEnum):
     TAG = 17
     GAP = 18
     RECORD_STREAM = 19
+    HOST_USED = 21
 
 
 class StatsCause(enum.IntEnum):

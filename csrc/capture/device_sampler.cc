@@ -18,6 +18,7 @@ std::vector<Event> DeviceSampler::sample(std::uint64_t now_ns) {
     DeviceMemory memory;
     if ((in_use_ >> device & 1U) == 0) continue;
     if (!reader_.read(*probe, static_cast<int>(device), memory)) continue;
+    has_read_ = true;
     if (memory == last_[device] && now_ns < last_ns_[device] + kTellAgainNs) continue;
     last_[device] = memory;
     last_ns_[device] = now_ns;

@@ -20,6 +20,9 @@ class DeviceSampler {
     if (device >= 0 && device < kMaxDevices) in_use_ |= 1U << device;
   }
 
+  // Whether there was ever a device to sample: one that had an allocator event, and an answer.
+  bool has_read() const noexcept { return has_read_; }
+
   // When due: one kDeviceUsed event (time left at 0) for each device in use whose figures have
   // changed, or were last told a second ago. An interval of 0 means never.
   std::vector<Event> sample(std::uint64_t now_ns);
@@ -27,6 +30,7 @@ class DeviceSampler {
  private:
   std::uint64_t interval_ns_;
   std::uint64_t next_ns_ = 0;
+  bool has_read_ = false;
   std::uint32_t in_use_ = 0;  // bit d: device d
   DeviceMemoryReader reader_;
   std::array<DeviceMemory, kMaxDevices> last_{};

@@ -26,6 +26,7 @@ std::uint64_t thread_cpu_ns() noexcept {
 bool is_allocator_event(Kind kind) noexcept {
   switch (kind) {
     case Kind::kDeviceUsed:
+    case Kind::kHostUsed:
     case Kind::kPhase:
     case Kind::kStep:
     case Kind::kMark:
@@ -48,6 +49,7 @@ Drain::Drain(DrainOptions options, const ClockPair& begin)
     : options_(std::move(options)),
       output_(options_.output),
       sampler_(options_.device_sample_interval_ns),
+      host_sampler_(options_.device_sample_interval_ns),
       clock_(begin),
       batch_(kBatch),
       discard_until_(options_.ring->head()) {
@@ -73,7 +75,7 @@ bool Drain::pass() noexcept {
     moved = move_events();
     high_water_ = std::max(high_water_, moved);
     annotations_.write_new_metadata(output_);
-    sample_devices(now_ns);
+    sample_memory(now_ns);
     flush_if_due(now_ns);
     publish_stats();
   } catch (const std::exception& error) {
@@ -156,9 +158,13 @@ void Drain::write_batch(std::size_t count) {
   output_.append(batch_.data(), count);
 }
 
-void Drain::sample_devices(std::uint64_t now_ns) {
+void Drain::sample_memory(std::uint64_t now_ns) {
   if (output_.failed()) return;
-  for (Event& event : sampler_.sample(now_ns)) {
+  std::vector<Event> events = sampler_.sample(now_ns);
+  if (sampler_.has_read()) {
+    for (const Event& event : host_sampler_.sample(now_ns)) events.push_back(event);
+  }
+  for (Event& event : events) {
     const std::uint64_t now_ticks = ticks();
     event.time = to_file_time(now_ticks, clock_.to_ns(now_ticks));
     output_.append(&event, 1);

@@ -10,6 +10,7 @@
 #include "capture/annotations.h"
 #include "capture/clock.h"
 #include "capture/device_sampler.h"
+#include "capture/host_memory.h"
 #include "capture/output.h"
 #include "capture/ring.h"
 #include "trace/event.h"
@@ -26,7 +27,7 @@ struct DrainOptions {
 };
 
 struct DrainStats {
-  std::uint64_t events = 0;   // given to the file: gap and device-used records included
+  std::uint64_t events = 0;   // given to the file: gap records and samples included
   std::uint64_t dropped = 0;  // lost for want of room in the ring
   std::uint64_t gaps = 0;
   std::uint64_t bytes_written = 0;
@@ -73,7 +74,7 @@ class Drain {
   void note_loss();
   void write_due_gaps();
   void write_batch(std::size_t count);  // batch_[0, count)
-  void sample_devices(std::uint64_t now_ns);
+  void sample_memory(std::uint64_t now_ns);
   void flush_if_due(std::uint64_t now_ns);
   std::uint64_t to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept;
   void publish_stats();
@@ -82,6 +83,7 @@ class Drain {
   TraceOutput output_;
   Annotations annotations_;
   DeviceSampler sampler_;
+  HostSampler host_sampler_;
   Calibration clock_;
   std::vector<Event> batch_;
   std::vector<Gap> gaps_;  // not written yet, by position

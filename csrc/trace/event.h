@@ -30,6 +30,7 @@ enum class Kind : std::uint16_t {
   kTag = 17,
   kGap = 18,           // events were lost here; says how many
   kRecordStream = 19,  // a block is used by another stream too: its free will be deferred
+  kHostUsed = 21,      // sampled by the drain: the host's memory that the process uses
 };
 
 // One record, in the ring and in decoded form. Fields not named for a kind are 0.
@@ -55,6 +56,7 @@ enum class Kind : std::uint16_t {
 //   kGap          events lost    bytes requested   frees lost      ns from first to last loss
 //                                by lost allocs
 //   kRecordStream block          -                 the other stream
+//   kHostUsed     process (RSS)  its cgroup        cgroup's limit  -                  (bytes; 0 = unknown, or no limit)
 struct Event {
   std::uint64_t time;  // raw clock ticks in the ring; ns since the trace began once drained
   std::uint64_t address;

@@ -5,7 +5,6 @@ Shows a `gpumemtrace.analysis.timeline.Timeline` and computes nothing.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -18,9 +17,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from gpumemtrace.analysis.driver_time import Flush
 from gpumemtrace.analysis.peaks import Peak
 from gpumemtrace.analysis.timeline import DeviceTimeline, Timeline, build_timeline
+from gpumemtrace.plot.flushes import FLUSH_STYLE, describe_flushes
 from gpumemtrace.plot.phase_bands import plot_phases
 from gpumemtrace.plot.style import INK, LINE_STYLES, QUIET, WARNING, memory_unit, phase_colors
 from gpumemtrace.units import format_bytes, format_duration
@@ -36,7 +35,6 @@ _UNCERTAIN: dict[str, Any] = {
     "hatch": "////",
     "linewidth": 0,
 }
-_FLUSH: dict[str, Any] = {"color": "#CC6677", "alpha": 0.7, "linewidth": 1.2}
 _CAPACITY: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": "--"}
 # How many letters of a legend an inch of the picture holds.
 _LETTERS_PER_INCH = 12
@@ -114,7 +112,7 @@ def plot_device(timeline: Timeline, device: DeviceTimeline, *, ax: Axes) -> Axes
     for flush in device.flushes:
         # At least as wide as a line: most take far less than a pixel of the picture.
         at, took = flush.time_ns / 1e9, flush.duration_ns / 1e9
-        ax.axvspan(at, at + took, 0, top, **_FLUSH)
+        ax.axvspan(at, at + took, 0, top, **FLUSH_STYLE)
     for begin, finish in device.uncertain_ns / 1e9:
         ax.axvspan(begin, finish, 0, top, **_UNCERTAIN)
     for at, _ in timeline.notes:
@@ -215,7 +213,7 @@ def _add_legends(figure: Figure, timeline: Timeline, axes: Sequence[Axes]) -> No
         label = f"out of memory: {format_bytes(first.size_bytes)} in {where}{more}"
         handles.append(Line2D([], [], color=WARNING, marker="v", label=label))
     if flushes := {flush for device in timeline.devices for flush in device.flushes}:
-        handles.append(Patch(label=_describe_flushes(sorted(flushes, key=_time_of)), **_FLUSH))
+        handles.append(Patch(label=describe_flushes(flushes), **FLUSH_STYLE))
     if timeline.gaps or any(len(device.uncertain_ns) for device in timeline.devices):
         lost = sum(count for _, count in timeline.gaps)
         label = f"{lost:,} events lost: uncertain" if lost else "uncertain"
@@ -249,26 +247,6 @@ def _add_legends(figure: Figure, timeline: Timeline, axes: Sequence[Axes]) -> No
             frameon=False,
             fontsize=9,
         )
-
-
-def _time_of(flush: Flush) -> int:
-    return flush.time_ns
-
-
-def _describe_flushes(flushes: Sequence[Flush]) -> str:
-    """One flush as it is; of several, how many of which kind, how long, and where most were."""
-    names = {"retry": "retry", "empty_cache": "cache emptied"}
-    if len(flushes) == 1:
-        flush = flushes[0]
-        where = ", ".join(filter(None, [flush.phase, f"step {flush.step}"]))
-        took = format_duration(flush.duration_ns / 1e9)
-        return f"{names[flush.kind]}: {took} in {where}"
-    kinds = Counter(names[flush.kind] for flush in flushes)
-    phases = Counter(flush.phase for flush in flushes)
-    phase, _ = phases.most_common(1)[0]
-    counts = ", ".join(f"{kind} {count:,} x" for kind, count in kinds.items())
-    took = format_duration(sum(flush.duration_ns for flush in flushes) / 1e9)
-    return f"{counts}: {took}{f', mostly in {phase}' if phase else ''}"
 
 
 def _columns_for(labels: Sequence[str], room: int) -> int:

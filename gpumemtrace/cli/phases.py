@@ -1,0 +1,68 @@
+"""``gpumemtrace phases``: what each phase of a step changes, on the device and on the host."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+
+from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.errors import GpuMemTraceError
+
+__all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+allocated, reserved, host    change from the beginning to the end of the phase, per step
+device used                  the highest sample of the whole device taken in the phase
+
+Phases are the automatic ones and your own (gpumemtrace.phase, gpumemtrace.wrap).
+
+examples:
+  gpumemtrace phases train.gmt --steps 100:1000
+  gpumemtrace phases train.gmt --steps 100:110 --each-step
+"""
+
+
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    """Add this command's parser and return it."""
+    parser = subparsers.add_parser(
+        "phases",
+        help="what each phase changes per step: allocated, reserved, host memory",
+        description="Show what each phase changes, as a mean over the steps or step by step.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_trace(parser)
+    parser.add_argument(
+        "--steps", type=_steps, metavar="A:B", help="only steps A to B, B not included"
+    )
+    parser.add_argument("--each-step", action="store_true", help="a row per step and phase")
+    add_json(parser)
+    add_quiet(parser)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table."""
+    from gpumemtrace.analysis.phase_changes import find_phase_changes
+    from gpumemtrace.cli.phases_screen import print_changes
+    from gpumemtrace.cli.reading import open_trace
+
+    trace = open_trace(args.trace, quiet=args.quiet)
+    changes = find_phase_changes(trace, steps=args.steps)
+    if not len(changes.number):
+        raise GpuMemTraceError(f"{args.trace}: no step in these: it has {len(trace.steps)} steps")
+    if args.json:
+        print(json.dumps({"path": trace.path} | changes.mean_dict(), indent=2))
+    else:
+        print_changes(changes, each_step=args.each_step)
+    return 0
+
+
+def _steps(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of steps: write it like 100:1000")
+    return int(match[1]), int(match[2])
