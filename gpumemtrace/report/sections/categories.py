@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
+from gpumemtrace.analysis.category_timeline import CategoryTimeline
 from gpumemtrace.plot.style import CATEGORY_COLORS
 from gpumemtrace.report.results import Results
 from gpumemtrace.report.ticks import TICKS, ticks_of
@@ -32,15 +33,18 @@ def gather(results: Results) -> dict[str, Any]:
             {
                 "device": one.device,
                 "time": ticks_of(timeline, one.time_ns),
-                "layers": [
-                    {"name": name, "bytes": one.category_bytes[:, CATEGORY_NAMES.index(name)]}
-                    for name in CATEGORY_COLORS
-                    if one.category_bytes[:, CATEGORY_NAMES.index(name)].any()
-                ]
-                # Negative where frees were lost: that can't be stacked.
-                + [{"name": NOT_SEEN, "bytes": one.rest_bytes.clip(min=0)}]
-                * bool((one.rest_bytes > 0).any()),
+                "layers": _layers(one),
             }
             for one in found
         ],
     }
+
+
+def _layers(one: CategoryTimeline) -> list[dict[str, Any]]:
+    # Negative where frees were lost: that can't be stacked.
+    layers: list[dict[str, Any]] = [{"name": NOT_SEEN, "bytes": one.rest_bytes.clip(min=0)}]
+    layers += [
+        {"name": name, "bytes": one.category_bytes[:, CATEGORY_NAMES.index(name)]}
+        for name in CATEGORY_COLORS
+    ]
+    return [layer for layer in layers if layer["bytes"].any()]

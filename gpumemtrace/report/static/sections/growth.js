@@ -4,8 +4,12 @@ renderers.growth = (data, root, report) => {
     put(
       root,
       el("p", { class: `verdict ${device.verdict}` }, `${device.sentence[0].toUpperCase()}${device.sentence.slice(1)}.`),
-      el("h3", {}, "In use at the end of each step, by where it was born"),
     );
+    if (!device.groups.length) {
+      put(root, el("p", { class: "quiet-text" }, "Nothing that the trace has seen is in use at the end of a step."));
+      continue;
+    }
+    put(root, el("h3", {}, "In use at the end of each step, by where it was born"));
     if (device.number.length > 1) retainedChart(device, root, report);
     put(
       root,
