@@ -208,7 +208,7 @@ class TestSummary:
         assert "approximated: cuDNN attention: flash instead" in out
         assert "device used  300.0 MiB  step" not in out
         assert "Out of memory: 20.000 GiB could not be served in backward, step 1" in out
-        assert f"Next: gpumemtrace plot {path} -o {path.removesuffix('.gmt')}.png" in out
+        assert f"      gpumemtrace plot {path} -o {path.removesuffix('.gmt')}.png" in out
         assert "\x1b" not in out
         assert main(["summary", "-q", path]) == 0
         assert "Next:" not in capsys.readouterr().out

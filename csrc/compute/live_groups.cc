@@ -1,5 +1,7 @@
 #include "compute/live_groups.h"
 
+#include <algorithm>
+
 namespace gpumemtrace::compute {
 namespace {
 
@@ -22,6 +24,17 @@ void add_to(std::int64_t& sum, std::int64_t bytes) {
 }
 std::int64_t minus(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+
+void raise_highest(LiveGroups::Sums& sums) {
+  std::int64_t total = 0;
+  for (const std::int64_t bytes : sums.by_category) add_to(total, bytes);
+  for (std::size_t i = 0; i < kCategories; ++i) {
+    const std::int64_t without = minus(total, sums.by_category[i]);
+    sums.highest_without[i] = std::max(sums.highest_without[i], without);
+    sums.highest_with_half[i] =
+        std::max(sums.highest_with_half[i], minus(total, sums.by_category[i] / 2));
+  }
 }
 
 bool is_baseline(const Columns& records, std::size_t i) {
@@ -118,6 +131,7 @@ void LiveGroups::add(const Block& block, std::int64_t bytes) {
   if (sums.by_phase.empty()) sums.by_phase.resize(static_cast<std::size_t>(phases_) + 1);
   add_to(sums.by_category[block.category], bytes);
   add_to(sums.by_phase[static_cast<std::size_t>(block.birth_phase + 1)], bytes);
+  if (bytes > 0) raise_highest(sums);
 }
 
 }  // namespace gpumemtrace::compute

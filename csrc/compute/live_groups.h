@@ -33,6 +33,9 @@ class LiveGroups : private BlockObserver {
   struct Sums {
     std::array<std::int64_t, kCategories> by_category{};
     std::vector<std::int64_t> by_phase;  // phase -1 (none) first
+    // The highest that the sum of all has been if a category had taken nothing, or half as much.
+    std::array<std::int64_t, kCategories> highest_without{};
+    std::array<std::int64_t, kCategories> highest_with_half{};
   };
   // Where to read out, and whose sums: after row `row` of the batch.
   struct ReadOut {

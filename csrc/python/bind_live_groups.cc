@@ -62,6 +62,15 @@ class Groups {
     return py::make_tuple(by_category, by_phase);
   }
 
+  // (without a category at all, with half of it), by category.
+  py::tuple highest_if(std::int16_t device) {
+    const auto& sums = groups_.sums(device);
+    const auto as_array = [](const auto& values) {
+      return Array<std::int64_t>(static_cast<py::ssize_t>(kCategories), values.data());
+    };
+    return py::make_tuple(as_array(sums.highest_without), as_array(sums.highest_with_half));
+  }
+
   py::dict live(std::int16_t device) const {
     std::vector<const LiveGroups::Block*> found;
     for (const auto& block : groups_.blocks()) {
@@ -114,6 +123,7 @@ void register_live_groups(py::module_& module) {
            py::arg("rows"), py::arg("devices"),
            "Return the bytes by category and by phase (none first) of each device after each row: "
            "int64 arrays (rows, 8) and (rows, phases + 1).")
+      .def("highest_if", &Groups::highest_if, py::arg("device"))
       .def("live", &Groups::live, py::arg("device"),
            "Return the columns of the blocks that are in use on a device now, in order of birth.");
 }

@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
+from gpumemtrace.analysis.lines import Lines
+from gpumemtrace.records import Batch
 from gpumemtrace.schema import Category
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["CATEGORY_NAMES", "RULES", "Categories", "Rule", "find_categories"]
+__all__ = ["CATEGORY_NAMES", "RULES", "Categories", "CategoryFinder", "Rule", "find_categories"]
 
 CATEGORY_NAMES: tuple[str, ...] = tuple(category.name.lower() for category in Category)
 
@@ -94,10 +96,29 @@ def find_categories(trace: TraceData) -> Categories:
     Rows are the allocs of the *whole* trace, also for a slice: what a block is for often shows only
     later. Without phases in the trace only tags speak, and all else is ``unknown``.
     """
-    categorizer = _core.Categorizer([_meaning(path) for path in trace.phase_paths])
+    finder = CategoryFinder(trace)
     for batch in trace.whole.chunks():
-        categorizer.feed(batch.raw, batch.phase_path)
-    return Categories(*categorizer.finish())
+        finder.feed(batch)
+    return finder.finish()
+
+
+class CategoryFinder:
+    """Tells categories as the batches of a *whole* trace go by; see `find_categories`."""
+
+    def __init__(self, trace: TraceData) -> None:
+        """Prepare for one pass over ``trace``."""
+        self._categorizer = _core.Categorizer([_meaning(path) for path in trace.phase_paths])
+
+    def begin(self, initial: dict[int, dict[str, int]]) -> None:
+        """Take nothing: lines don't matter here."""
+
+    def feed(self, batch: Batch, lines: Lines | None = None) -> None:
+        """Take the next batch."""
+        self._categorizer.feed(batch.raw, batch.phase_path)
+
+    def finish(self) -> Categories:
+        """Return the category of every alloc."""
+        return Categories(*self._categorizer.finish())
 
 
 def _meaning(path: tuple[str, ...]) -> tuple[int, bool]:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpumemtrace import _core
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, feed_lines, known_lines
 from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet
+from gpumemtrace.analysis.peak_composition import PeakComposer
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
 from gpumemtrace.html_tables import html_table
-from gpumemtrace.records import Batch
 from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import format_bytes
 
@@ -169,10 +168,18 @@ def find_peak_live_set(
     chosen = _choose_step(places, step, line)
     if categories is None:
         categories = find_categories(trace)
-    category_bytes, phase_bytes, blocks = _read_out(
-        trace, places, int(places.position[chosen]), categories, of_requests=line == "requested"
+    composer = PeakComposer(
+        trace,
+        [places],
+        categories,
+        of_requests=line == "requested",
+        look_into=(places.device, int(places.position[chosen])),
     )
-    rest = _rest(places.lines, category_bytes.sum(axis=1), line)
+    for batch in trace.chunks(lead_in=True):
+        composer.feed(batch)
+    made_of = composer.finish()[places.device]
+    assert made_of.blocks is not None
+    rest = _rest(places.lines, made_of.category_bytes.sum(axis=1), line)
     phase = int(places.phase[chosen])
     return PeakLiveSet(
         device=places.device,
@@ -182,7 +189,7 @@ def find_peak_live_set(
         event=int(places.event[chosen]),
         step=int(places.number[chosen]),
         phase=trace.phase_name(phase),
-        blocks=blocks,
+        blocks=made_of.blocks,
         rest_bytes={name: int(part[chosen]) for name, part in rest.items()},
         steps=StepPeaks(
             number=places.number,
@@ -190,8 +197,8 @@ def find_peak_live_set(
             time_ns=places.time_ns,
             event=places.event,
             phase=places.phase.astype(np.int32),
-            category_bytes=category_bytes,
-            phase_bytes=phase_bytes,
+            category_bytes=made_of.category_bytes,
+            phase_bytes=made_of.phase_bytes,
             rest_bytes=rest,
         ),
         phase_names=trace.phase_names,
@@ -217,48 +224,6 @@ def _choose_step(places: PeakPlaces, step: int | None, line: str) -> int:
         raise ValueError(f"no step {step}: the trace has steps {first} to {last}")
     rows = np.flatnonzero(mine)
     return int(rows[np.argmax(places.lines[line][rows])])
-
-
-def _read_out(
-    trace: TraceData,
-    places: PeakPlaces,
-    chosen: int,
-    categories: Categories,
-    *,
-    of_requests: bool,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], LiveSet]:
-    """Return the sums at each of ``places``, and the blocks after the record ``chosen``."""
-    groups = _core.LiveGroups(categories.category_id, len(trace.phase_names), of_requests)
-    blocks = groups.live(places.device)
-    position = places.position
-    # Steps from before the device's first record have nothing in use.
-    by_category = [np.zeros((int(np.count_nonzero(position < 0)), len(CATEGORY_NAMES)), np.int64)]
-    by_phase = [np.zeros((len(by_category[0]), len(trace.phase_names) + 1), np.int64)]
-    done = 0  # records of the trace or slice
-    for batch in trace.chunks(lead_in=True):
-        cut = chosen + 1 - done
-        is_here = not batch.is_lead_in and 0 < cut <= len(batch)
-        for part in _halves(batch, cut) if is_here else (batch,):
-            first, end = (0, 0) if batch.is_lead_in else (done, done + len(part))
-            rows = position[np.searchsorted(position, first) : np.searchsorted(position, end)]
-            device = np.full(len(rows), places.device, np.int16)
-            sums = groups.feed(part.raw, part.step, part.phase, rows - first, device)
-            by_category.append(sums[0])
-            by_phase.append(sums[1])
-            done = done if batch.is_lead_in else end
-            if is_here and done == chosen + 1:
-                blocks = groups.live(places.device)
-    blocks["alloc"] = blocks.pop("number")
-    return np.vstack(by_category), np.vstack(by_phase), LiveSet(**blocks)
-
-
-def _halves(batch: Batch, cut: int) -> tuple[Batch, ...]:
-    parts = (0, cut), (cut, len(batch))
-    return tuple(
-        batch.window(first, end, first_event=0, is_lead_in=False)
-        for first, end in parts
-        if end > first
-    )
 
 
 def _rest(

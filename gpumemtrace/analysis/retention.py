@@ -85,7 +85,7 @@ class RetentionFinder:
     def begin(self, initial: dict[int, dict[str, int]]) -> None:
         """Take nothing: blocks from before the first record are not known one by one."""
 
-    def feed(self, batch: Batch, lines: Lines) -> None:
+    def feed(self, batch: Batch, lines: Lines | None = None) -> None:
         """Take the next batch."""
         if self._is_first:
             self._is_first = False

@@ -19,12 +19,13 @@ from gpumemtrace.analysis.facts import (
 from gpumemtrace.analysis.lines import LINES, LineConsumer, LineStream, feed_lines
 from gpumemtrace.analysis.peaks import DevicePeaks, Peak, PeakFinder
 from gpumemtrace.analysis.phases import DevicePhases, PhaseFinder, PhaseUse
+from gpumemtrace.analysis.recorder_cost import CostFinder, RecorderCost
 from gpumemtrace.html_tables import html_table
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import format_bytes, format_duration
 
-__all__ = ["DeviceSummary", "Overhead", "Summary", "SummaryBuilder", "summarize"]
+__all__ = ["DeviceSummary", "Summary", "SummaryBuilder", "summarize"]
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,6 @@ class DeviceSummary:
 
 
 @dataclass(frozen=True)
-class Overhead:
-    """What the recording itself cost; None where the recorder did not say."""
-
-    bytes_per_event: float | None
-    bytes_per_hour: float | None
-    ring_high_water: int | None
-    ring_capacity: int | None
-    drain_cpu_s: float | None
-
-
-@dataclass(frozen=True)
 class Summary:
     """See `summarize`. ``to_dict()`` is what ``gpumemtrace summary --json`` prints."""
 
@@ -73,7 +63,7 @@ class Summary:
     devices: tuple[DeviceSummary, ...]
     check: CheckResult
     run_record: Mapping[str, Any]
-    overhead: Overhead
+    overhead: RecorderCost
 
     def _repr_html_(self) -> str:
         """Show itself in a notebook: the peaks of the lines."""
@@ -119,13 +109,7 @@ class Summary:
                 for d in self.check.diagnostics
             ],
             "run_record": dict(self.run_record),
-            "overhead": {
-                "bytes_per_event": self.overhead.bytes_per_event,
-                "bytes_per_hour": self.overhead.bytes_per_hour,
-                "ring_high_water": self.overhead.ring_high_water,
-                "ring_capacity": self.overhead.ring_capacity,
-                "drain_cpu_s": self.overhead.drain_cpu_s,
-            },
+            "overhead": self.overhead.to_dict(),
         }
 
 
@@ -145,7 +129,8 @@ class SummaryBuilder:
         """Prepare for one pass over ``trace``."""
         self._trace = trace
         self._peaks, self._phases = PeakFinder(trace.phase_names), PhaseFinder(trace)
-        self.consumers: tuple[LineConsumer, ...] = (self._peaks, self._phases)
+        self._cost = CostFinder(trace)
+        self.consumers: tuple[LineConsumer, ...] = (self._peaks, self._phases, self._cost)
 
     def finish(self, stream: LineStream) -> Summary:
         """Return what was found in the pass of ``stream``."""
@@ -163,7 +148,7 @@ class SummaryBuilder:
             devices=_devices(trace, stream, self._peaks, self._phases),
             check=judge(trace, stream),
             run_record=trace.run_record,
-            overhead=_overhead(trace),
+            overhead=self._cost.finish(),
         )
 
 
@@ -182,20 +167,6 @@ def _devices(
             retries=int(np.count_nonzero(retried == found.device)),
         )
         for found in peaks.finish(stream)
-    )
-
-
-def _overhead(trace: TraceData) -> Overhead:
-    totals = trace.footer.get("totals")
-    totals = totals if isinstance(totals, dict) else {}
-    cpu_ns = totals.get("drain_cpu_ns")
-    hours = trace.duration_ns / 3.6e12
-    return Overhead(
-        bytes_per_event=trace.file_bytes / len(trace) if len(trace) and trace.file_bytes else None,
-        bytes_per_hour=trace.file_bytes / hours if hours and trace.file_bytes else None,
-        ring_high_water=totals.get("ring_high_water"),
-        ring_capacity=totals.get("ring_capacity"),
-        drain_cpu_s=None if cpu_ns is None else cpu_ns / 1e9,
     )
 
 

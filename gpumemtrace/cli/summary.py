@@ -28,8 +28,9 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "summary",
-        help="peaks, phases and losses of a trace on one screen",
-        description="Show the peaks of each device, what each phase did, and what was lost.",
+        help="peaks, phases, what owns the peak, growth and advice on one screen",
+        description="Show the peaks of each device, what each phase did, what the peak is made of, "
+        "whether memory grows, what would lower the peak, and what was lost.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,13 +42,13 @@ def add_parser(
 
 def run(args: argparse.Namespace) -> int:
     """Print the summary."""
-    from gpumemtrace.analysis.summary import summarize
+    from gpumemtrace.analysis.answers import find_answers
     from gpumemtrace.cli.reading import open_trace
     from gpumemtrace.cli.summary_screen import print_summary
 
-    summary = summarize(open_trace(args.trace, quiet=args.quiet))
+    answers = find_answers(open_trace(args.trace, quiet=args.quiet))
     if args.json:
-        print(json.dumps(summary.to_dict(), indent=2))
+        print(json.dumps(answers.to_dict(), indent=2))
         return 0
-    print_summary(summary, hints=not args.quiet)
+    print_summary(answers, hints=not args.quiet)
     return 0

@@ -7,9 +7,11 @@ import shlex
 import numpy as np
 from rich.console import Console
 
+from gpumemtrace.analysis.answers import Answers
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.analysis.peaks import Peak
 from gpumemtrace.analysis.summary import DeviceSummary, Summary
+from gpumemtrace.cli.answers_screen import print_device_answers, print_times_line
 from gpumemtrace.cli.console import make_console, make_table
 from gpumemtrace.cli.wording import describe_run, explain
 from gpumemtrace.units import format_bytes, format_duration
@@ -20,16 +22,19 @@ _LABELS = {"device_used": "device used"}
 _MOST_FAILURES = 5
 
 
-def print_summary(summary: Summary, *, hints: bool) -> None:
-    """Print a summary on stdout; ``hints``: and what to type next."""
-    console = make_console()
+def print_summary(answers: Answers, *, hints: bool) -> None:
+    """Print the answers on stdout; ``hints``: and what to type next."""
+    console, summary = make_console(), answers.summary
     for line in _heading(summary):
         console.print(line, markup=False)
-    for device in summary.devices:
+    for found in answers.devices:
+        device = found.summary
         _print_peaks(console, device)
         _print_steps(console, device)
         _print_phases(console, device)
+        print_device_answers(console, found)
         _print_failures(console, device)
+    print_times_line(console, answers)
     if not summary.devices:
         console.print(
             "\nno events: this process allocated no CUDA memory. In a run of several processes, "
@@ -38,7 +43,8 @@ def print_summary(summary: Summary, *, hints: bool) -> None:
     if hints and summary.path is not None and summary.devices:
         picture = summary.path.removesuffix(".gmt") + ".png"
         command = f"gpumemtrace plot {shlex.quote(summary.path)} -o {shlex.quote(picture)}"
-        console.print(f"\nNext: {command}", markup=False)
+        console.print(f"\nNext: gpumemtrace peak {shlex.quote(summary.path)}", markup=False)
+        console.print(f"      {command}", markup=False)
 
 
 def _heading(summary: Summary) -> list[str]:

@@ -1,0 +1,186 @@
+"""The answers on one screen: the summary, what owned the peak, what grows, what would help.
+
+Two passes over the trace, however many questions: what a block is for shows only when it dies, so
+sums by category take a second one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpumemtrace.analysis.advice import (
+    Advice,
+    Bottleneck,
+    PeakFigures,
+    advise,
+    find_bottleneck,
+)
+from gpumemtrace.analysis.categories import CATEGORY_NAMES, CategoryFinder, find_categories
+from gpumemtrace.analysis.driver_time import DriverFinder
+from gpumemtrace.analysis.growth import DeviceGrowth, Growth, judge_growth
+from gpumemtrace.analysis.lines import feed_lines
+from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
+from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
+from gpumemtrace.analysis.retention import RetentionFinder
+from gpumemtrace.analysis.step_times import StepTimes, time_steps
+from gpumemtrace.analysis.summary import DeviceSummary, Summary, SummaryBuilder
+from gpumemtrace.trace_data import TraceData
+
+__all__ = ["Answers", "DeviceAnswers", "find_answers"]
+
+
+@dataclass(frozen=True)
+class DeviceAnswers:
+    """One device.
+
+    ``category_bytes``: category -> bytes at the peak of the run, those that are not 0; they and
+    ``not_seen_bytes`` (of blocks that the trace has not seen) add up to the allocated peak, 0 bytes
+    off. ``places``, ``composition``: every step at its own peak. ``bottleneck``: None if nothing
+    was allocated.
+    """
+
+    summary: DeviceSummary
+    places: PeakPlaces
+    composition: PeakComposition
+    category_bytes: dict[str, int]
+    not_seen_bytes: int
+    bottleneck: Bottleneck | None
+    advice: tuple[Advice, ...]
+    growth: DeviceGrowth | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the summary of the device does not have, as JSON-like values."""
+        return {
+            "categories_at_peak": dict(self.category_bytes),
+            "not_seen_at_peak_bytes": self.not_seen_bytes,
+            "bottleneck": None if self.bottleneck is None else self.bottleneck.to_dict(),
+            "advice": [advice.to_dict() for advice in self.advice],
+            "growth": None if self.growth is None else self.growth.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Answers:
+    """See `find_answers`. ``to_dict()`` is what ``gpumemtrace summary --json`` prints."""
+
+    summary: Summary
+    devices: tuple[DeviceAnswers, ...]
+    growth: Growth
+    times: StepTimes
+
+    @property
+    def top(self) -> DeviceAnswers | None:
+        """The device with the highest peak; None without one."""
+        return max(self.devices, key=lambda d: d.summary.highest.size_bytes, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values. Keys are added by later versions, none goes away."""
+        found = self.summary.to_dict()
+        for entry, device in zip(found["devices"], self.devices, strict=True):
+            entry |= device.to_dict()
+        return found | {
+            "categories_at_peak": {} if self.top is None else dict(self.top.category_bytes),
+            "growth": {
+                "verdict": self.growth.verdict,
+                "bytes_per_step": 0.0
+                if self.growth.worst is None
+                else self.growth.worst.bytes_per_step,
+            },
+            "times": self.times.to_dict(),
+        }
+
+
+def find_answers(trace: TraceData) -> Answers:
+    """Ask everything that the summary tells, in two passes (a slice takes three)."""
+    summary, places = SummaryBuilder(trace), PeakPlaceFinder("allocated")
+    driver, kinds = DriverFinder(trace), CategoryFinder(trace)
+    consumers = (*summary.consumers, places, driver)
+    is_whole = trace.whole is trace
+    stream = feed_lines(trace, *consumers, kinds) if is_whole else feed_lines(trace, *consumers)
+    categories = kinds.finish() if is_whole else find_categories(trace)
+    summed_up = summary.finish(stream)
+    found_places = places.finish()
+
+    composer = PeakComposer(trace, found_places, categories)
+    kept = RetentionFinder(trace, categories)
+    for batch in trace.chunks(lead_in=True):
+        composer.feed(batch)
+        if not batch.is_lead_in:
+            kept.feed(batch)
+    peaks = tuple(device.peaks for device in summed_up.devices)
+    growth = judge_growth(trace, stream, peaks, kept)
+    composition = composer.finish()
+    growth_of = {device.device: device for device in growth.devices}
+    places_of = {found.device: found for found in found_places}
+    return Answers(
+        summary=summed_up,
+        devices=tuple(
+            _answer(
+                trace,
+                device,
+                places_of[device.device],
+                composition[device.device],
+                growth_of.get(device.device),
+            )
+            for device in summed_up.devices
+        ),
+        growth=growth,
+        times=time_steps(trace, driver.finish()),
+    )
+
+
+def _answer(
+    trace: TraceData,
+    device: DeviceSummary,
+    places: PeakPlaces,
+    composition: PeakComposition,
+    growth: DeviceGrowth | None,
+) -> DeviceAnswers:
+    row = int(np.argmax(places.lines["allocated"]))
+    at_peak = composition.category_bytes[row]
+    by_name = {name: int(size) for name, size in zip(CATEGORY_NAMES, at_peak, strict=True) if size}
+    figures = PeakFigures(
+        allocated_bytes=device.highest.size_bytes,
+        phase=device.highest.phase,
+        category_bytes=by_name,
+        composition=composition,
+        active_bytes=_peak(device, "active"),
+        reserved_bytes=_peak(device, "reserved"),
+        outside_bytes=_outside(device),
+        expandable_segments="expandable_segments:True" in _settings(trace),
+        world_size=_world_size(trace),
+    )
+    return DeviceAnswers(
+        summary=device,
+        places=places,
+        composition=composition,
+        category_bytes=by_name,
+        not_seen_bytes=device.highest.size_bytes - int(at_peak.sum()),
+        bottleneck=find_bottleneck(figures),
+        advice=advise(figures),
+        growth=growth,
+    )
+
+
+def _peak(device: DeviceSummary, line: str) -> int | None:
+    peak = device.peaks.lines[line]
+    return None if peak is None else peak.size_bytes
+
+
+def _outside(device: DeviceSummary) -> int | None:
+    """What is in use on the card beside what the allocator holds, when it is fullest."""
+    used, reserved = _peak(device, "device_used"), _peak(device, "reserved")
+    return None if used is None or reserved is None else max(used - reserved, 0)
+
+
+def _settings(trace: TraceData) -> str:
+    allocator = trace.run_record.get("allocator")
+    return str(allocator.get("settings") or "") if isinstance(allocator, dict) else ""
+
+
+def _world_size(trace: TraceData) -> int:
+    size = trace.run_record.get("world_size")
+    return size if isinstance(size, int) else 1

@@ -1,0 +1,71 @@
+"""What owned the peak, what grows and what would help, below the figures of a device."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from gpumemtrace.analysis.advice import CACHE, OUTSIDE, Bottleneck
+from gpumemtrace.analysis.answers import Answers, DeviceAnswers
+from gpumemtrace.analysis.growth_wording import describe_growth
+from gpumemtrace.cli.console import make_table
+from gpumemtrace.units import format_bytes, format_duration
+
+__all__ = ["print_device_answers", "print_times_line"]
+
+_MOST_ADVICE = 5
+_BOTTLENECKS = {CACHE: "what the allocator keeps cached", OUTSIDE: "what is outside of PyTorch"}
+
+
+def print_device_answers(console: Console, device: DeviceAnswers) -> None:
+    """Print the peak by category, the verdict on growth, and what would lower the peak."""
+    if device.category_bytes:
+        console.print(f"\nAt the peak: {_composition(device)}.", markup=False)
+    if device.bottleneck is not None:
+        console.print(_bottleneck_line(device.bottleneck), markup=False)
+    if device.growth is not None and device.growth.steps:
+        console.print(f"Growth: {describe_growth(device.growth)}.", markup=False)
+    _print_advice(console, device)
+
+
+def print_times_line(console: Console, answers: Answers) -> None:
+    """Print how long steps take, and what made some slow."""
+    times = answers.times
+    if not len(times.number):
+        return
+    line = f"\nSteps take {format_duration(times.median_ns / 1e9)} (median)"
+    if times.slow:
+        by_driver = sum(step.cause is not None for step in times.slow)
+        line += f"; {len(times.slow):,} were slow, {by_driver:,} of them because of the allocator"
+    console.print(f"{line}.", markup=False)
+
+
+def _composition(device: DeviceAnswers) -> str:
+    total = device.summary.highest.size_bytes
+    parts = [*device.category_bytes.items(), ("not seen by the trace", device.not_seen_bytes)]
+    parts = sorted((part for part in parts if part[1]), key=lambda part: -part[1])
+    return ", ".join(
+        f"{name.replace('_', ' ')} {format_bytes(size)} ({size / max(total, 1):.0%})"
+        for name, size in parts
+    )
+
+
+def _bottleneck_line(found: Bottleneck) -> str:
+    name = _BOTTLENECKS.get(found.name, found.name.replace("_", " "))
+    return f"Bottleneck: {name}, {found.share:.0%} of the memory that the run needs."
+
+
+def _print_advice(console: Console, device: DeviceAnswers) -> None:
+    if not device.advice:
+        return
+    table = make_table(console, "\nWhat would lower the peak", ["change", "saves at most", "since"])
+    table.columns[2].justify = "left"
+    for column in table.columns:
+        column.no_wrap = False
+    for advice in device.advice[:_MOST_ADVICE]:
+        saves = format_bytes(advice.saves_bytes)
+        if advice.line != "allocated":
+            saves += f" of {advice.line}"
+        table.add_row(advice.change, saves, advice.evidence)
+    console.print(table)
+    if len(device.advice) > _MOST_ADVICE:
+        console.print(f"… showing {_MOST_ADVICE} of {len(device.advice)}; --json has all")
