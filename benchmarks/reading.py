@@ -50,6 +50,12 @@ def three_steps(path: Path) -> None:
     build_timeline(gpumemtrace.open(path).slice(steps=(100, 103)))
 
 
+def fragmentation(path: Path) -> None:
+    from gpumemtrace.analysis.fragmentation import find_fragmentation
+
+    find_fragmentation(gpumemtrace.open(path))
+
+
 def lifetimes(path: Path) -> None:
     gpumemtrace.open(path).lifetimes()
 
@@ -58,7 +64,8 @@ def columns(path: Path) -> None:
     gpumemtrace.open(path).columns("time_ns", "size_bytes")
 
 
-QUESTIONS = {f.__name__: f for f in (summary, timeline, picture, three_steps, lifetimes, columns)}
+_ALL = (summary, timeline, picture, three_steps, fragmentation, lifetimes, columns)
+QUESTIONS = {f.__name__: f for f in _ALL}
 
 
 def main() -> None:

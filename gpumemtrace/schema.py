@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLUMNS", "Category", "Kind", "PhaseFlags", "StatsCause", "StepFlags"]
+__all__ = [
+    "COLUMNS",
+    "Category",
+    "Kind",
+    "PhaseFlags",
+    "SegmentFlags",
+    "StatsCause",
+    "StepFlags",
+]
 
 
 class Kind(enum.IntEnum):
@@ -36,6 +44,7 @@ class Kind(enum.IntEnum):
     TAG = 17
     GAP = 18
     RECORD_STREAM = 19
+    SEGMENT_POOL = 20
     HOST_USED = 21
 
 
@@ -46,6 +55,13 @@ class StatsCause(enum.IntEnum):
     RELEASE = 2
     RESYNC = 3
     BASELINE = 4
+
+
+class SegmentFlags(enum.IntFlag):
+    """Which requests a segment serves (``flags`` of a `Kind.SEGMENT_ALLOC` or ``_MAP`` event)."""
+
+    SMALL = 1
+    LARGE = 2
 
 
 class PhaseFlags(enum.IntFlag):

@@ -6,9 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from gpumemtrace.analysis.facts import simulated_run
+from gpumemtrace.analysis.fragmentation import Fragmentation, find_fragmentation
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
+from gpumemtrace.analysis.segments import SegmentState, find_segments
 from gpumemtrace.analysis.step_times import StepTimes, find_step_times
 from gpumemtrace.html_tables import html_facts
 from gpumemtrace.records import FileSource
@@ -83,6 +85,31 @@ class Trace(TraceData):
         See `find_peak_live_set`, which also says what it raises.
         """
         return find_peak_live_set(self, step=step, device=device, line=line)
+
+    def segments(
+        self,
+        *,
+        device: int | None = None,
+        event: int | None = None,
+        step: int | None = None,
+        time_ns: int | None = None,
+    ) -> SegmentState:
+        """Return the allocator's segments, block by block, at one instant; see `find_segments`."""
+        return find_segments(self, device=device, event=event, step=step, time_ns=time_ns)
+
+    def fragmentation(
+        self,
+        *,
+        device: int | None = None,
+        event: int | None = None,
+        step: int | None = None,
+        time_ns: int | None = None,
+        top: int = 10,
+    ) -> Fragmentation:
+        """Say what is cached, why, and what would have fitted; see `find_fragmentation`."""
+        return find_fragmentation(
+            self, device=device, event=event, step=step, time_ns=time_ns, top=top
+        )
 
 
 def open(path: str | os.PathLike[str]) -> Trace:

@@ -26,5 +26,6 @@ def test_examples_run(tmp_path, monkeypatch, capsys):
     assert "3,362,081,792 bytes in step 1, backward" in out
     assert "activation       1,369,258,496 bytes in 248 blocks" in out
     assert "gradient 296 blocks {'gradient_size'}" in out
+    assert "segments known: False" in out
     assert Path("steps.png").stat().st_size > 10_000
     assert Path("mine.svg").is_file()

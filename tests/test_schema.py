@@ -37,6 +37,10 @@ def test_phase_flags() -> None:
     assert python_enum(schema.PhaseFlags) == native_enum("PhaseFlags", prefix="kPhase")
 
 
+def test_segment_flags() -> None:
+    assert python_enum(schema.SegmentFlags) == native_enum("SegmentFlags", prefix="kSegment")
+
+
 def test_categories() -> None:
     assert python_enum(schema.Category) == native_enum("Category")
 

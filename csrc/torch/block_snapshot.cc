@@ -13,8 +13,9 @@ BlockSnapshot take_snapshot(CUDAAllocator& native) {
   if (native.isHistoryEnabled()) return result;
   for (const auto& segment : snapshot_blocks(native).segments) {
     const auto stream = reinterpret_cast<std::uintptr_t>(segment.stream);
-    result.segments.push_back(
-        {segment.address, segment.total_size, stream, segment.device, segment.is_expandable});
+    result.segments.push_back({segment.address, segment.total_size, stream, segment.device,
+                               segment.is_expandable, segment.is_large,
+                               segment.owner_private_pool_id});
     std::uintptr_t address = segment.address;
     for (const auto& block : segment.blocks) {
       if (block.allocated) {

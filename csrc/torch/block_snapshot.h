@@ -15,6 +15,8 @@ struct KnownSegment {
   std::uintptr_t stream;
   c10::DeviceIndex device;
   bool is_expandable;
+  bool is_large;
+  MempoolId_t pool;
 };
 
 // A block that is handed out.

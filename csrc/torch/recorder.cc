@@ -185,7 +185,7 @@ void Recorder::after_miss(Ring* ring, const Event& request, const void* block,
   const std::uint64_t duration_ns =
       t_notes.missed ? capture::monotonic_ns() - t_notes.missed_ns : 0;
   const auto device = static_cast<DeviceIndex>(request.device);
-  if (block != nullptr) push_segment(ring, request, block, totals, duration_ns);
+  push_segments(ring, request, block, totals, duration_ns);
   if (is_known(device)) {
     auto& told = told_[static_cast<std::size_t>(device)].retries;
     if (totals.retries > told.exchange(totals.retries, std::memory_order_relaxed)) {
@@ -202,39 +202,6 @@ void Recorder::after_miss(Ring* ring, const Event& request, const void* block,
   try {
     if (is_rounded_to_power2_divisions(request.size)) distrust_rounding();
   } catch (...) {
-  }
-}
-
-// The allocator may also have found a block after all, freed by another callback: then nothing was
-// taken from the driver, and the block is not the first of its segment or reserved has not grown.
-void Recorder::push_segment(Ring* ring, const Event& request, const void* block,
-                            const Totals& totals, std::uint64_t duration_ns) noexcept {
-  Event event{};
-  event.device = request.device;
-  event.stream = request.stream;
-  event.extra = duration_ns;
-  event.address = reinterpret_cast<std::uintptr_t>(block);
-  try {
-    if (uses_expandable_segments()) {
-      const std::uint64_t before =
-          is_known(request.device) ? told_[static_cast<std::size_t>(request.device)].reserved.load(
-                                         std::memory_order_relaxed)
-                                   : totals.reserved;
-      segments_.agrees(SegmentKnowledge::kExpandable);
-      if (totals.reserved <= before) return;
-      event.kind = Kind::kSegmentMap;
-      event.size = totals.reserved - before;
-    } else {
-      std::size_t size = 0;
-      // Throws for a block of an expandable segment, which is why it isn't asked above.
-      segments_.agrees(SegmentKnowledge::kFixed);
-      if (native_.getBaseAllocation(const_cast<void*>(block), &size) != block) return;
-      event.kind = Kind::kSegmentAlloc;
-      event.size = size;
-    }
-    push(ring, event);
-  } catch (...) {
-    segments_.give_up();
   }
 }
 
@@ -263,8 +230,9 @@ void Recorder::tell(Ring* ring, DeviceIndex device, StatsCause cause) noexcept {
   Totals totals;
   if (!read_totals(native_, device, totals)) return;
   const bool alone = !others_in_flight();
+  const std::uint64_t pushed = push_differences_if_any(ring, device, totals);
   push_stats(ring, device, cause, totals);
-  if (!alone || ring->head() != place + 1) want_resync(device);
+  if (!alone || ring->head() != place + pushed + 1) want_resync(device);
 }
 
 void Recorder::tell_if_changed(Ring* ring, DeviceIndex device) noexcept {
@@ -275,8 +243,9 @@ void Recorder::tell_if_changed(Ring* ring, DeviceIndex device) noexcept {
   const bool alone = !others_in_flight();
   if (totals.pending() != told.pending.load(std::memory_order_relaxed) ||
       totals.reserved != told.reserved.load(std::memory_order_relaxed)) {
+    const std::uint64_t pushed = push_differences_if_any(ring, device, totals);
     push_stats(ring, device, StatsCause::kResync, totals);
-    if (!alone || ring->head() != place + 1) want_resync(device);
+    if (!alone || ring->head() != place + pushed + 1) want_resync(device);
   }
   if (totals.pending() == 0 && pending_blocks_.empty() &&
       !always_watch_.load(std::memory_order_relaxed)) {

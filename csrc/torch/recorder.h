@@ -8,7 +8,9 @@
 //
 // In steady state an event costs a clock reading and a push. The allocator's own totals are read
 // only where events alone can't tell them:
-//   - after a cache miss: reserved memory changes in no other allocation;
+//   - after a cache miss: reserved memory changes in no other allocation. Where it then isn't what
+//     the segments told of add up to (memory went back to the driver), and while a private pool is
+//     open, a snapshot says which segments there are;
 //   - for a request above 1 MiB whose block a reader can't tell: it may be larger than the request
 //     rounded up to 512 bytes (a remainder of up to 1 MiB is not split off), so the event carries the
 //     device's allocated bytes. A reader can tell it from the segments and the blocks in them
@@ -37,6 +39,7 @@
 #include "torch/block_snapshot.h"
 #include "torch/in_flight.h"
 #include "torch/segment_knowledge.h"
+#include "torch/segment_table.h"
 #include "torch/torch_compat.h"
 #include "torch/totals.h"
 
@@ -135,13 +138,19 @@ class Recorder {
   SegmentKnowledge::State knowledge_of(const BlockSnapshot& memory) const noexcept;
   void allocated_with_totals(Ring* ring, std::uint64_t begin, Event& event) noexcept;
   void push_block(Ring* ring, const KnownBlock& block, std::uint64_t allocated) noexcept;
-  void push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept;
+  std::uint64_t push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept;
   bool push_if_pending_changed(Ring* ring, const Totals& before, const Event& request,
                                const Totals& after) noexcept;
   void after_miss(Ring* ring, const Event& request, const void* block,
                   const Totals& totals) noexcept;
+  void push_segments(Ring* ring, const Event& request, const void* block, const Totals& totals,
+                     std::uint64_t duration_ns) noexcept;
   void push_segment(Ring* ring, const Event& request, const void* block, const Totals& totals,
                     std::uint64_t duration_ns) noexcept;
+  bool push_differences(Ring* ring, DeviceIndex device, std::uint64_t& pushed) noexcept;
+  std::uint64_t push_differences_if_any(Ring* ring, DeviceIndex device,
+                                        const Totals& totals) noexcept;
+  std::uint64_t push_pool_of(Ring* ring, const KnownSegment& segment) noexcept;
   void push_stats(Ring* ring, DeviceIndex device, StatsCause cause, const Totals& totals) noexcept;
   void tell(Ring* ring, DeviceIndex device, StatsCause cause) noexcept;
   void tell_if_changed(Ring* ring, DeviceIndex device) noexcept;
@@ -158,6 +167,8 @@ class Recorder {
   alignas(128) std::array<Told, capture::kMaxDevices> told_{};
   // Used by another stream too: given back, their memory stays active until that stream is done.
   BlockSet pending_blocks_;
+  SegmentTable told_segments_;
+  std::atomic<int> open_pools_{0};
   // Made where threads met, so perhaps larger than the trace can tell.
   BlockSet unsized_blocks_;
   // An allocator backend that tells nothing of its misses.

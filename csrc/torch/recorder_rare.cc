@@ -31,8 +31,7 @@ void Recorder::tell_baseline(Ring* ring) noexcept {
   try {
     const BlockSnapshot memory = take_snapshot(native_);
     known = knowledge_of(memory);
-    pushed = memory.segments.size() + memory.blocks.size();
-    push_known_memory(ring, memory);
+    pushed = push_known_memory(ring, memory);
   } catch (...) {
   }
   const int count = device_count_.load(std::memory_order_relaxed);
@@ -69,15 +68,15 @@ SegmentKnowledge::State Recorder::knowledge_of(const BlockSnapshot& memory) cons
   return expandable ? SegmentKnowledge::kExpandable : SegmentKnowledge::kFixed;
 }
 
-void Recorder::push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept {
+// Returns the number of events.
+std::uint64_t Recorder::push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept {
+  std::uint64_t pushed = memory.segments.size() + memory.blocks.size();
+  told_segments_.clear();
   for (const KnownSegment& segment : memory.segments) {
-    Event event{};
-    event.kind = segment.is_expandable ? Kind::kSegmentMap : Kind::kSegmentAlloc;
-    event.address = segment.address;
-    event.size = segment.size;
-    event.stream = segment.stream;
-    event.device = segment.device;
+    told_segments_.add(segment);
+    Event event = segment_event(segment);
     push(ring, event);
+    pushed += push_pool_of(ring, segment);
   }
   std::array<std::uint64_t, 256> allocated{};  // by device; the session has told of nothing yet
   for (const KnownBlock& block : memory.blocks) {
@@ -85,6 +84,7 @@ void Recorder::push_known_memory(Ring* ring, const BlockSnapshot& memory) noexce
     sum += block.size;
     push_block(ring, block, sum);
   }
+  return pushed;
 }
 
 void Recorder::push_block(Ring* ring, const KnownBlock& block, std::uint64_t allocated) noexcept {
@@ -132,6 +132,7 @@ void Recorder::released(Ring* ring, DeviceIndex device) noexcept {
 }
 
 void Recorder::pool_event(Ring* ring, Kind kind, DeviceIndex device, MempoolId_t pool) noexcept {
+  open_pools_.fetch_add(kind == Kind::kPoolBegin ? 1 : -1, std::memory_order_relaxed);
   if (ring == nullptr) return;
   Event event{};
   event.kind = kind;

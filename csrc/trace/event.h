@@ -30,6 +30,7 @@ enum class Kind : std::uint16_t {
   kTag = 17,
   kGap = 18,           // events were lost here; says how many
   kRecordStream = 19,  // a block is used by another stream too: its free will be deferred
+  kSegmentPool = 20,   // a segment made while a private pool was open: the pool that it belongs to
   kHostUsed = 21,      // sampled by the drain: the host's memory that the process uses
 };
 
@@ -42,9 +43,11 @@ enum class Kind : std::uint16_t {
 //   kFree         block          -                 -               -
 //   kStats        allocated      requested         active          reserved           StatsCause
 //   kDeviceUsed   own process    whole device      capacity        -                  (bytes; own 0 = unknown)
-//   kSegmentAlloc base           bytes             cudaStream_t    ns in the driver
+//   kSegmentAlloc base           bytes             cudaStream_t    ns in the driver   SegmentFlags
 //   kSegmentFree  base           bytes             -               -
-//   kSegmentMap   block or base  bytes             cudaStream_t    ns in the driver   (expandable)
+//   kSegmentMap   base           bytes             cudaStream_t    ns in the driver   SegmentFlags
+//                                                                                     (expandable)
+//   kSegmentUnmap base           bytes             -               -                  (expandable)
 //   kAllocFailed  -              requested bytes   cudaStream_t    device-free bytes
 //   kRetry        -              requested bytes   retries         ns it took
 //   kEmptyCache   -              -                 -               ns it took
@@ -56,7 +59,13 @@ enum class Kind : std::uint16_t {
 //   kGap          events lost    bytes requested   frees lost      ns from first to last loss
 //                                by lost allocs
 //   kRecordStream block          -                 the other stream
+//   kSegmentPool  base           pool id [0]       pool id [1]     -                  (0, 0 = none)
 //   kHostUsed     process (RSS)  its cgroup        cgroup's limit  -                  (bytes; 0 = unknown, or no limit)
+//
+// A segment is told of right after the alloc that it was taken for, memory that has gone before the
+// kStats that no longer holds it. Recorders before gpumemtrace 0.2 gave a kSegmentMap the address of
+// the block (the bytes are mapped from there on, wherever nothing was), and told nothing of memory
+// that went.
 struct Event {
   std::uint64_t time;  // raw clock ticks in the ring; ns since the trace began once drained
   std::uint64_t address;
@@ -79,6 +88,12 @@ enum class StatsCause : std::uint32_t {
   kRelease = 2,   // empty_cache, a pool released, a limit set
   kResync = 3,    // after a gap, or while blocks are pending on another stream
   kBaseline = 4,  // at the start, and for a device seen for the first time
+};
+
+// Which requests a segment serves: of up to 1 MiB or larger ones. Neither: not told.
+enum SegmentFlags : std::uint32_t {
+  kSegmentSmall = 1,
+  kSegmentLarge = 2,
 };
 
 enum PhaseFlags : std::uint32_t {
