@@ -33,9 +33,12 @@ def print_times_line(console: Console, answers: Answers) -> None:
     if not len(times.number):
         return
     line = f"\nSteps take {format_duration(times.median_ns / 1e9)} (median)"
-    if times.slow:
-        by_driver = sum(step.cause is not None for step in times.slow)
-        line += f"; {len(times.slow):,} were slow, {by_driver:,} of them because of the allocator"
+    # The first step holds all that came before it.
+    slow = [step for step in times.slow if step.step != times.number[0]]
+    if slow:
+        by_driver = sum(step.cause is not None for step in slow)
+        verb = "was" if len(slow) == 1 else "were"
+        line += f"; {len(slow):,} {verb} slow, {by_driver:,} because of the allocator"
     console.print(f"{line}.", markup=False)
 
 
