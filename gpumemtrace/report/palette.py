@@ -21,13 +21,13 @@ LINES: dict[str, dict[str, object]] = {
     "device_used": {"label": "device used", "color": LINE_STYLES["device_used"].color},
     "reserved": {"label": "reserved", "color": LINE_STYLES["reserved"].color, "dark": "#e8eaee"},
     "active": {"label": "active", "color": "#D55E00"},
-    "allocated": {"label": "allocated", "color": LINE_STYLES["allocated"].color},
+    "allocated": {"label": "allocated", "color": LINE_STYLES["allocated"].color, "dark": "#56B4E9"},
     "requested": {"label": "requested", "color": "#009E73"},
 }
 
 
 def line_colors() -> dict[str, dict[str, str]]:
-    """Return what `themed` does for the lines; what is nearly black on light is white on dark."""
+    """Return what `themed` does for the lines; the main ones have a brighter colour on dark."""
     found = themed({name: str(line["color"]) for name, line in LINES.items()})
     for name, line in LINES.items():
         found[name] |= {"dark": str(line["dark"])} if "dark" in line else {}

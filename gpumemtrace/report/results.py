@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpumemtrace.analysis.answers import Answers, find_answers
 from gpumemtrace.analysis.categories import find_categories
 from gpumemtrace.analysis.category_timeline import CategoryTimeline, PlaceSampler, read_categories
-from gpumemtrace.analysis.driver_time import DriverFinder
-from gpumemtrace.analysis.growth import Growth, judge_growth
+from gpumemtrace.analysis.growth import Growth
 from gpumemtrace.analysis.lines import feed_lines
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.recorder_cost import CostFinder, RecorderCost
-from gpumemtrace.analysis.retention import RetentionFinder
 from gpumemtrace.analysis.step_phases import StepPhases, StepPhasesFinder
-from gpumemtrace.analysis.step_times import StepTimes, time_steps
-from gpumemtrace.analysis.summary import Summary, SummaryBuilder
+from gpumemtrace.analysis.step_times import StepTimes
+from gpumemtrace.analysis.summary import Summary
 from gpumemtrace.analysis.timeline import Timeline, TimelineBuilder
 from gpumemtrace.trace_data import TraceData
 
@@ -32,33 +31,42 @@ _CATEGORY_COLUMNS = 2000
 class Results:
     """Everything that the sections are made of."""
 
-    summary: Summary
+    answers: Answers
     timeline: Timeline
     step_phases: tuple[StepPhases, ...]
     category_timelines: tuple[CategoryTimeline, ...]
     peak_live_sets: tuple[PeakLiveSet, ...]
-    growth: Growth
-    step_times: StepTimes
     cost: RecorderCost
+
+    @property
+    def summary(self) -> Summary:
+        """The figures of the run."""
+        return self.answers.summary
+
+    @property
+    def growth(self) -> Growth:
+        """Whether memory grows from step to step."""
+        return self.answers.growth
+
+    @property
+    def step_times(self) -> StepTimes:
+        """How long steps take."""
+        return self.answers.times
 
 
 def collect(trace: TraceData, *, columns: int | None = None) -> Results:
     """Ask the analyses. ``columns``: how fine the lines are over time."""
     if columns is None:
         columns = _columns_for(trace)
+    answers = find_answers(trace)
     categories = find_categories(trace)
-    summary = SummaryBuilder(trace)
     timeline = TimelineBuilder(trace, columns=columns)
-    step_phases, driver, cost = StepPhasesFinder(trace), DriverFinder(trace), CostFinder(trace)
-    kept = RetentionFinder(trace, categories)
+    step_phases, cost = StepPhasesFinder(trace), CostFinder(trace)
     places = PlaceSampler(trace, columns=_CATEGORY_COLUMNS)
-    stream = feed_lines(
-        trace, *summary.consumers, timeline, step_phases, driver, cost, kept, places
-    )
-    summed_up = summary.finish(stream)
-    peaks = tuple(device.peaks for device in summed_up.devices)
+    stream = feed_lines(trace, timeline, step_phases, cost, places)
+    peaks = tuple(device.peaks for device in answers.summary.devices)
     return Results(
-        summary=summed_up,
+        answers=answers,
         timeline=timeline.finish(stream, peaks),
         step_phases=step_phases.finish(),
         category_timelines=read_categories(trace, places, categories),
@@ -66,8 +74,6 @@ def collect(trace: TraceData, *, columns: int | None = None) -> Results:
             find_peak_live_set(trace, device=device, categories=categories)
             for device in trace.active_devices
         ),
-        growth=judge_growth(trace, stream, peaks, kept),
-        step_times=time_steps(trace, driver.finish()),
         cost=cost.finish(),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from gpumemtrace.analysis.advice import CACHE, OUTSIDE
 from gpumemtrace.analysis.growth import DeviceGrowth
 from gpumemtrace.analysis.growth_wording import describe_growth
 from gpumemtrace.analysis.summary import DeviceSummary
@@ -21,6 +22,7 @@ Level = Literal["good", "note", "warning", "bad"]
 _NEARLY_FULL = 0.9
 # Reserved over allocated at their peaks: above it a look at the cache is worth while.
 _MUCH_CACHED = 1.25
+_PARTS = {CACHE: "what the allocator keeps cached", OUTSIDE: "what is outside of PyTorch"}
 _GROWTH_LEVELS: dict[str, Level] = {
     "growing": "bad",
     "fragmentation": "warning",
@@ -86,6 +88,7 @@ def _of_device(results: Results, device: DeviceSummary) -> Iterator[Verdict]:
             f"{100 * (ratio - 1):.0f} % above the allocated peak.",
             "timeline",
         )
+    yield from _bottleneck(results, device, on)
     growth = next((d for d in results.growth.devices if d.device == device.device), None)
     if growth is not None:
         yield Verdict(_GROWTH_LEVELS[growth.verdict], _growth_in_words(growth, on), "growth")
@@ -97,6 +100,25 @@ def _of_device(results: Results, device: DeviceSummary) -> Iterator[Verdict]:
             f"{device.facts.name or 'the device'}{on}.",
             "timeline",
         )
+
+
+def _bottleneck(results: Results, device: DeviceSummary, on: str) -> Iterator[Verdict]:
+    found = next(one for one in results.answers.devices if one.summary.device == device.device)
+    if found.bottleneck is None:
+        return
+    name = _PARTS.get(found.bottleneck.name, found.bottleneck.name.replace("_", " "))
+    best = found.advice[0] if found.advice else None
+    helps = (
+        ""
+        if best is None
+        else (f" What would help most: {best.change}, at most {format_bytes(best.saves_bytes)}.")
+    )
+    yield Verdict(
+        "note",
+        f"What takes most{on} is {name}: {100 * found.bottleneck.share:.0f} % of the memory that "
+        f"the run needs.{helps}",
+        "peak",
+    )
 
 
 def _growth_in_words(growth: DeviceGrowth, on: str) -> str:

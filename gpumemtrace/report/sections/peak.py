@@ -24,7 +24,14 @@ def gather(results: Results) -> dict[str, Any]:
     """Return each device's peak in groups, and its blocks: equal ones in one row."""
     if not results.peak_live_sets:
         return {"unknown": "No events: nothing was allocated on any GPU."}
-    return {"devices": [_device(peak) for peak in results.peak_live_sets]}
+    advice_of = {one.summary.device: one.advice for one in results.answers.devices}
+    return {
+        "devices": [
+            _device(peak)
+            | {"advice": [advice.to_dict() for advice in advice_of.get(peak.device, ())]}
+            for peak in results.peak_live_sets
+        ]
+    }
 
 
 def _device(peak: PeakLiveSet) -> dict[str, Any]:

@@ -113,7 +113,7 @@ function makeLinesChart(device, context) {
       y: { range: () => [0, top] },
     },
     axes: [
-      axis({ values: timeTicks, space: 80, size: 32 }),
+      axis({ values: timeTicks, space: 64, size: 32 }),
       byteAxis(),
     ],
     series: [

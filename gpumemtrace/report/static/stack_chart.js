@@ -102,7 +102,7 @@ function makeStackChart({ label, x, layers, view, tickText, describe, xLabel, in
     axes: [
       axis({
         values: tickText,
-        space: 80,
+        space: 64,
         size: xLabel ? 30 : 32,
         ...(incrs ? { incrs } : {}),
         ...(xLabel ? { label: xLabel, labelSize: 18, labelFont: FONT, labelGap: 0 } : {}),

@@ -12,6 +12,7 @@ renderers.peak = (data, root, report) => {
       root,
       el("p", { class: "lead" }, `${bytes(device.bytes)} in ${plural(device.blocks, "block")}, ${place(device)}.`),
       groupsOfPeak(device, report),
+      adviceTable(device),
       el("h3", {}, "The blocks"),
       blocksOfPeak(device, report),
     );
@@ -52,6 +53,26 @@ function groupTable(device, by, report) {
     device.groups[by],
     { caption: `The peak of cuda:${device.device} by ${GROUPINGS[by]}` },
   );
+}
+
+function adviceTable(device) {
+  if (!device.advice.length) return null;
+  return [
+    el("h3", {}, "What would lower the peak"),
+    makeTable(
+      [
+        { key: "change", title: "Change", text: true },
+        {
+          key: "saves_bytes",
+          title: "Saves at most",
+          format: (size, row) => bytes(size) + (row.line === "allocated" ? "" : ` of ${row.line}`),
+        },
+        { key: "evidence", title: "Since", text: true },
+      ],
+      device.advice,
+      { caption: `What would lower the peak of cuda:${device.device}, computed from the trace` },
+    ),
+  ];
 }
 
 function blocksOfPeak(device, report) {
