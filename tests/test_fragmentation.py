@@ -21,9 +21,9 @@ from gpumemtrace.analysis.fragmentation import (
     fragmentation_index,
     unusable_share,
 )
+from gpumemtrace.analysis.fragmentation_wording import headline
 from gpumemtrace.analysis.segments import FREE_CAUSES, find_segments
 from gpumemtrace.analysis.serving import largest_request, serve
-from gpumemtrace.cli.fragmentation_screen import headline
 from gpumemtrace.cli.main import main
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace import Trace

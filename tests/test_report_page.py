@@ -13,6 +13,7 @@ import pytest
 import recorded
 import scenarios
 from browser import Opened, browser, opened
+from fragmented import train_and_eval
 from synthetic import MIB, TraceBuilder
 
 from gpumemtrace.analysis.peaks import find_peaks
@@ -335,3 +336,15 @@ def test_durations_read_as_they_do_on_the_terminal(chromium, tmp_path, time_ns):
     with opened(chromium, write(trace, tmp_path)) as found:
         shown = found.page.locator(".tile", has_text="Steps").locator(".note")
         assert shown.inner_text() == f"in {format_duration(time_ns / 1e9)}"
+
+
+def test_the_map_of_segments_is_drawn_and_read_out(chromium, tmp_path):
+    trace = train_and_eval()[0].trace()
+    with opened(chromium, write(trace, tmp_path)) as found:
+        section = found.page.locator("#segments")
+        assert "cached" in section.locator(".verdict").inner_text()
+        section.locator(".chart").first.focus()
+        found.page.keyboard.press("ArrowUp")
+        told = section.locator(".readout").first.inner_text()
+        assert "0x" in told and ("% in use" in told or "not reserved" in told)
+        assert found.complaints == []

@@ -5,41 +5,13 @@ from __future__ import annotations
 from rich.console import Console
 
 from gpumemtrace.analysis.fragmentation import Fragmentation, PinningBlock
+from gpumemtrace.analysis.fragmentation_wording import CAUSES, headline
 from gpumemtrace.analysis.request_curve import PhaseNeed
 from gpumemtrace.analysis.segments import FREE_CAUSES
 from gpumemtrace.cli.console import make_console, make_table
 from gpumemtrace.units import format_bytes, format_duration
 
-__all__ = ["headline", "print_fragmentation"]
-
-_CAUSES = {
-    "private_pool": ("private pool", "for a CUDA graph or MemPool alone"),
-    "other_stream": ("other stream", "for requests of that stream alone"),
-    "idle": ("idle", "empty_cache would return it"),
-    "small_pool": ("small pool", "beside blocks in use, for requests up to 1 MiB"),
-    "interleaved": ("interleaved", "beside blocks in use"),
-}
-
-
-def headline(found: Fragmentation) -> str:
-    """Return the answer in a sentence or two."""
-    state = found.state
-    if not found.known:
-        return (
-            f"cuda:{found.device}: not known. The trace does not tell of the allocator's segments "
-            "here (it was made from plain events or by another recorder, or events were lost)."
-        )
-    if not state.cached_bytes:
-        return f"cuda:{found.device}: nothing is cached {_place(found)}."
-    cause = max(FREE_CAUSES, key=lambda name: state.free_bytes[name])
-    label, meaning = _CAUSES[cause]
-    return (
-        f"cuda:{found.device}: {format_bytes(state.cached_bytes)} of "
-        f"{format_bytes(state.reserved_bytes)} reserved are cached {_place(found)}, "
-        f"most of it {label} ({format_bytes(state.free_bytes[cause])}: {meaning}). The largest "
-        f"request that fits without new memory is {format_bytes(found.largest[0].cached_bytes)}; "
-        f"empty_cache would return {format_bytes(state.releasable_bytes)}."
-    )
+__all__ = ["print_fragmentation"]
 
 
 def print_fragmentation(found: Fragmentation) -> None:
@@ -54,11 +26,6 @@ def print_fragmentation(found: Fragmentation) -> None:
     _print_needs(console, found)
 
 
-def _place(found: Fragmentation) -> str:
-    phase = f"in {found.phase}, " if found.phase else "in "
-    return f"{phase}step {found.state.step}, at {format_duration(found.state.time_ns / 1e9)}"
-
-
 def _print_causes(console: Console, found: Fragmentation) -> None:
     table = make_table(console, "\nReserved", ["", "bytes", "share", ""])
     table.columns[3].justify = "left"
@@ -66,7 +33,7 @@ def _print_causes(console: Console, found: Fragmentation) -> None:
     rows = [("allocated", state.allocated_bytes, "in use")]
     if state.pending_bytes:
         rows.append(("pending", state.pending_bytes, "given back, in use on another stream"))
-    rows += [(_CAUSES[name][0], state.free_bytes[name], _CAUSES[name][1]) for name in FREE_CAUSES]
+    rows += [(CAUSES[name][0], state.free_bytes[name], CAUSES[name][1]) for name in FREE_CAUSES]
     for label, size, meaning in rows:
         if size:
             share = f"{size / state.reserved_bytes:.1%}"

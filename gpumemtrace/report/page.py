@@ -38,6 +38,7 @@ _SCRIPTS = (
     "strip",
     "lines_chart",
     "stack_chart",
+    "segment_map",
 )
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from gpumemtrace.analysis.answers import Answers, find_answers
 from gpumemtrace.analysis.categories import find_categories
 from gpumemtrace.analysis.category_timeline import CategoryTimeline, PlaceSampler, read_categories
+from gpumemtrace.analysis.fragmentation import Fragmentation, find_fragmentation
 from gpumemtrace.analysis.growth import Growth
 from gpumemtrace.analysis.lines import feed_lines
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.recorder_cost import CostFinder, RecorderCost
+from gpumemtrace.analysis.segment_map import SegmentMap, find_segment_maps
 from gpumemtrace.analysis.step_phases import StepPhases, StepPhasesFinder
 from gpumemtrace.analysis.step_times import StepTimes
 from gpumemtrace.analysis.summary import Summary
@@ -37,6 +39,8 @@ class Results:
     category_timelines: tuple[CategoryTimeline, ...]
     peak_live_sets: tuple[PeakLiveSet, ...]
     cost: RecorderCost
+    fragmentations: tuple[Fragmentation, ...]
+    segment_maps: tuple[SegmentMap, ...]
 
     @property
     def summary(self) -> Summary:
@@ -75,6 +79,10 @@ def collect(trace: TraceData, *, columns: int | None = None) -> Results:
             for device in trace.active_devices
         ),
         cost=cost.finish(),
+        fragmentations=tuple(
+            find_fragmentation(trace, device=device) for device in trace.active_devices
+        ),
+        segment_maps=find_segment_maps(trace),
     )
 
 

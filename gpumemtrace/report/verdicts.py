@@ -86,7 +86,7 @@ def _of_device(results: Results, device: DeviceSummary) -> Iterator[Verdict]:
             "warning" if ratio >= _MUCH_CACHED else "good",
             f"The allocator took at most {format_bytes(reserved.size_bytes)} from the driver{on}, "
             f"{100 * (ratio - 1):.0f} % above the allocated peak.",
-            "timeline",
+            "segments",
         )
     yield from _bottleneck(results, device, on)
     growth = next((d for d in results.growth.devices if d.device == device.device), None)

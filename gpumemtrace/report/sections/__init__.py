@@ -26,6 +26,7 @@ from gpumemtrace.report.sections import (
     peak,
     phases,
     run,
+    segments,
     timeline,
     times,
 )
@@ -52,6 +53,7 @@ SECTIONS: tuple[Section, ...] = tuple(
         peak,
         phases,
         growth,
+        segments,
         out_of_memory,
         times,
         losses,
