@@ -19,13 +19,15 @@ from gpumemtrace.export import FORMATS
 __all__ = ["add_parser", "run"]
 
 _EPILOG = """\
+memory_viz   a snapshot for pytorch.org/memory_viz and torch.cuda._memory_viz; best with --steps
 perfetto     for ui.perfetto.dev: the lines as counters, phases and steps as slices, marks
 parquet      a table for DuckDB, pandas, polars (needs pyarrow: pip install 'gpumemtrace[parquet]')
 csv          the same table for anything
 JSON         gpumemtrace summary --json prints the summary as JSON
 
 examples:
-  gpumemtrace export train.gmt --to perfetto --steps 10:12
+  gpumemtrace export train.gmt --to memory_viz --steps 10:12
+  gpumemtrace export train.gmt --to perfetto -o train.pftrace
   gpumemtrace export train.gmt --to parquet --table allocations
 """
 
@@ -36,7 +38,7 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "export",
-        help="a trace for other tools: Perfetto, Parquet, CSV",
+        help="a trace for other tools: memory_viz, Perfetto, Parquet, CSV",
         description="Write a trace in a format that other tools read.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -51,7 +53,7 @@ def add_parser(
         "--at",
         type=float,
         metavar="SECONDS",
-        help="end there, seconds after the trace begins",
+        help="end there, seconds after the trace begins (memory_viz shows the segments then)",
     )
     parser.add_argument(
         "--device",

@@ -3,6 +3,7 @@
 __all__ = ["FORMATS"]
 
 FORMATS = {
+    "memory_viz": ".pickle",
     "perfetto": ".pftrace",
     "parquet": ".parquet",
     "csv": ".csv",

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from gpumemtrace.imports.block_sizes import BlockSizes, rounded_to_512
 from gpumemtrace.imports.snapshot import Entry, Segment
-from gpumemtrace.schema import Kind, StatsCause
+from gpumemtrace.schema import Kind, SegmentFlags, StatsCause
 
 __all__ = ["DeviceHistory", "Record"]
 
 _SMALL_REQUEST = 1 << 20
+_SMALL_SEGMENT = 2 << 20
 
 
 class Record(NamedTuple):
@@ -46,6 +47,7 @@ class DeviceHistory:
         self.ignored: dict[str, int] = {}
         self._entries = entries
         self._final = tuple(segments)
+        self._pools = {segment.address: segment.pool for segment in self._final}
         self._sizes = BlockSizes(settings)
         self._live: dict[int, tuple[int, int]] = {}  # address -> requested, block
         self._pending: dict[int, tuple[int, int]] = {}
@@ -54,7 +56,7 @@ class DeviceHistory:
     def baseline(self) -> Iterator[Record]:
         """Yield what was there before the first entry."""
         for (address, size), (stream, is_mapped) in sorted(self._first_segments().items()):
-            yield self._take_segment(address, size, stream, is_mapped)
+            yield from self._take_segment(address, size, stream, is_mapped)
         live, pending = self._first_blocks()
         if live or pending:
             yield self._stats(StatsCause.RESYNC)
@@ -101,7 +103,9 @@ class DeviceHistory:
         is_mapped = action in ("segment_map", "segment_unmap")
         if action in ("segment_alloc", "segment_map"):
             cause = StatsCause.MISS
-            yield self._take_segment(entry.address, entry.size, entry.stream, is_mapped)
+            yield from self._take_segment(
+                entry.address, entry.size, entry.stream, is_mapped, pool=entry.pool
+            )
         elif action in ("segment_free", "segment_unmap"):
             cause = StatsCause.RELEASE
             self._reserved -= entry.size
@@ -116,12 +120,26 @@ class DeviceHistory:
         if not following or following[0].action != action:
             yield self._stats(cause)
 
-    def _take_segment(self, address: int, size: int, stream: int, is_mapped: bool) -> Record:
+    def _take_segment(
+        self,
+        address: int,
+        size: int,
+        stream: int,
+        is_mapped: bool,
+        *,
+        pool: tuple[int, int] | None = None,
+    ) -> Iterator[Record]:
         self._reserved += size
+        flags = 0
         if not is_mapped:
             self._sizes.add_segment(address, size)
+            flags = SegmentFlags.SMALL if size <= _SMALL_SEGMENT else SegmentFlags.LARGE
         kind = Kind.SEGMENT_MAP if is_mapped else Kind.SEGMENT_ALLOC
-        return Record(kind, address, size, stream)
+        yield Record(kind, address, size, stream, flags=flags)
+        # Entries of torch before 2.14 do not tell it; a segment that is still there does.
+        pool = pool or self._pools.get(address, (0, 0))
+        if pool != (0, 0):
+            yield Record(Kind.SEGMENT_POOL, address, *pool)
 
     def _alloc(self, address: int, requested: int, stream: int) -> Iterator[Record]:
         if address in self._pending:
