@@ -75,7 +75,7 @@ def test_a_rule_for_a_rank_is_about_that_trace_alone():
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"phase": "bakward"}, "no phase 'bakward': there are backward, forward"),
+        ({"phase": "rollout"}, "no phase 'rollout': there are backward, forward"),
         ({"device": 7}, "no device 7: there are 0"),
         ({"line": "device_used"}, "device_used bytes are not known in this trace"),
         ({"steps": "90:95"}, "no step in 90:95"),
