@@ -1,7 +1,7 @@
 // What all charts have in common: axes, colours, size, legend, the keyboard.
 
 const AXIS_WIDTH = 66;
-const RIGHT_MARGIN = 16;
+const RIGHT_MARGIN = 22;
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 // Powers of two, so that ticks are round in binary units: 256 MiB, 0.5 GiB.
 const BYTE_INCREMENTS = Array.from({ length: 50 }, (_, power) => 2 ** power);
