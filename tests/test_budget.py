@@ -42,6 +42,8 @@ def measured(trace: Trace, **rule: object) -> float:
         ({"phase": "backward"}, 10 * MIB),
         ({"phase": "backward", "steps": "1:2"}, 8 * MIB),
         ({"steps": "3:5"}, 10 * MIB),
+        ({"category": "temporary"}, 4 * MIB),
+        ({"category": "temporary", "steps": "1:2"}, 2 * MIB),
     ],
 )
 def test_each_limit_measures_what_it_names(rule, expected):

@@ -82,6 +82,8 @@ def test_less_memory_but_slower():
         (4 * MIB, 1, 0, "forward"),
         (2 * MIB, 0, 1, "forward"),
     ]
+    assert sum(d.change or 0 for d in device.category_bytes.values()) == -8 * MIB
+    assert device.growth.a == device.growth.b == 0
     forward, backward = device.phases
     assert (forward.name, backward.name) == ("forward", "backward")
     assert forward.kept_bytes.change == -8 * MIB

@@ -21,7 +21,7 @@ from gpumemtrace.analysis.advice import (
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, CategoryFinder, find_categories
 from gpumemtrace.analysis.driver_time import DriverFinder
 from gpumemtrace.analysis.growth import DeviceGrowth, Growth, judge_growth
-from gpumemtrace.analysis.lines import feed_lines
+from gpumemtrace.analysis.lines import LineConsumer, feed_lines
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
 from gpumemtrace.analysis.retention import RetentionFinder
@@ -93,11 +93,14 @@ class Answers:
         }
 
 
-def find_answers(trace: TraceData) -> Answers:
-    """Ask everything that the summary tells, in two passes (a slice takes three)."""
+def find_answers(trace: TraceData, *others: LineConsumer) -> Answers:
+    """Ask everything that the summary tells, in two passes (a slice takes three).
+
+    ``others`` share the first.
+    """
     summary, places = SummaryBuilder(trace), PeakPlaceFinder("allocated")
     driver, kinds = DriverFinder(trace), CategoryFinder(trace)
-    consumers = (*summary.consumers, places, driver)
+    consumers = (*summary.consumers, places, driver, *others)
     is_whole = trace.whole is trace
     stream = feed_lines(trace, *consumers, kinds) if is_whole else feed_lines(trace, *consumers)
     categories = kinds.finish() if is_whole else find_categories(trace)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpumemtrace.analysis.answers import Answers, DeviceAnswers, find_answers
 from gpumemtrace.analysis.budget_rules import GrowthRule, LimitRule, Rule, RulesError
 from gpumemtrace.analysis.growth import Growth, find_growth
-from gpumemtrace.analysis.summary import DeviceSummary, Summary, summarize
 from gpumemtrace.trace_data import TraceData
 
 __all__ = ["Budget", "Finding", "check_budget"]
@@ -95,27 +95,27 @@ class _Reading:
         self.trace = trace
         rank = trace.run_record.get("rank")
         self.rank = rank if isinstance(rank, int) else 0
-        self._summaries: dict[tuple[int, int] | None, Summary] = {}
+        self._answers: dict[tuple[int, int] | None, Answers] = {}
         self._growths: dict[int | None, Growth] = {}
 
     def measure(self, rule: Rule) -> Iterator[Finding]:
         if isinstance(rule, GrowthRule):
             yield from self._measure_growth(rule)
         else:
-            for device in self.summary(rule.steps).devices:
-                if rule.device in (None, device.device):
+            for device in self.answers(rule.steps).devices:
+                if rule.device in (None, device.summary.device):
                     yield from self._measure_limit(rule, device)
 
-    def summary(self, steps: tuple[int, int] | None) -> Summary:
-        if steps not in self._summaries:
+    def answers(self, steps: tuple[int, int] | None) -> Answers:
+        if steps not in self._answers:
             part = self.trace
             if steps is not None:
                 try:
                     part = self.trace.slice(steps=steps)
                 except ValueError as error:
                     raise RulesError(f"{self.trace.path}: {error}") from None
-            self._summaries[steps] = summarize(part)
-        return self._summaries[steps]
+            self._answers[steps] = find_answers(part)
+        return self._answers[steps]
 
     def _measure_growth(self, rule: GrowthRule) -> Iterator[Finding]:
         if rule.from_step not in self._growths:
@@ -131,9 +131,9 @@ class _Reading:
                     step=device.first_step,
                 )
 
-    def _measure_limit(self, rule: LimitRule, device: DeviceSummary) -> Iterator[Finding]:
+    def _measure_limit(self, rule: LimitRule, answers: DeviceAnswers) -> Iterator[Finding]:
+        device, phase = answers.summary, rule.phase
         step: int | None = None
-        phase = rule.phase
         measured: int | None
         if rule.phase is not None:
             use = next((u for u in device.phases.phases if u.name == rule.phase), None)
@@ -142,6 +142,8 @@ class _Reading:
             peak = device.peaks.lines[rule.line]
             measured = None if peak is None else peak.size_bytes
             step, phase = (None, None) if peak is None else (peak.step, peak.phase)
+        if rule.category is not None:
+            measured = answers.category_bytes.get(rule.category, 0)
         if measured is not None:
             yield Finding(
                 rule.name, self.trace.path, device.device, measured, rule.max_bytes, step, phase
@@ -149,7 +151,7 @@ class _Reading:
 
 
 def _why_nothing(rule: Rule, readings: Sequence[_Reading]) -> str:
-    summaries = [reading.summary(None) for reading in readings]
+    summaries = [reading.answers(None).summary for reading in readings]
     devices = sorted({device.device for s in summaries for device in s.devices})
     if rule.device is not None and rule.device not in devices:
         return f"no device {rule.device}: there are {', '.join(map(str, devices)) or 'none'}"

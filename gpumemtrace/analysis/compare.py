@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder
-from gpumemtrace.analysis.lines import LINES, feed_lines
+from gpumemtrace.analysis.answers import DeviceAnswers, find_answers
+from gpumemtrace.analysis.categories import CATEGORY_NAMES
+from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.analysis.phases import PhaseUse
-from gpumemtrace.analysis.summary import DeviceSummary, Summary, SummaryBuilder
+from gpumemtrace.analysis.summary import DeviceSummary, Summary
 from gpumemtrace.trace_data import TraceData
 
 __all__ = [
@@ -118,6 +120,7 @@ class DeviceComparison:
     """One device.
 
     ``peaks``: line name -> bytes; ``step_peak_bytes``: allocated, median over steps;
+    ``category_bytes``: category -> bytes at the peak; ``growth``: bytes per step;
     ``phases``: in the order of B, then those only in A; ``groups``: what a step allocates more or
     less, the largest change in bytes first.
     """
@@ -125,6 +128,8 @@ class DeviceComparison:
     device: int
     peaks: dict[str, Difference]
     step_peak_bytes: Difference
+    category_bytes: dict[str, Difference]
+    growth: Difference
     phases: tuple[PhaseDifference, ...]
     groups: tuple[GroupDifference, ...]
 
@@ -134,6 +139,8 @@ class DeviceComparison:
             "device": self.device,
             "peak_bytes": {name: peak.to_dict() for name, peak in self.peaks.items()},
             "step_peak_bytes": self.step_peak_bytes.to_dict(),
+            "categories_at_peak": {n: d.to_dict() for n, d in self.category_bytes.items()},
+            "growth_bytes_per_step": self.growth.to_dict(),
             "phases": [phase.to_dict() for phase in self.phases],
             "groups": [group.to_dict() for group in self.groups],
         }
@@ -168,11 +175,11 @@ class _Side:
     steps: int
     step_time_s: float | None
     groups: dict[AllocationGroup, int]
-    devices: dict[int, DeviceSummary]
+    devices: dict[int, DeviceAnswers]
 
 
 def compare_traces(a: TraceData, b: TraceData) -> Comparison:
-    """Compare two traces, or two slices (``trace.slice(steps=…)``), in one pass over each."""
+    """Compare two traces, or two slices (``trace.slice(steps=…)``), in two passes over each."""
     first, second = _read(a), _read(b)
     numbers = sorted(first.devices.keys() | second.devices.keys())
     return Comparison(
@@ -186,26 +193,29 @@ def compare_traces(a: TraceData, b: TraceData) -> Comparison:
 
 
 def _read(trace: TraceData) -> _Side:
-    groups, summary = AllocationGroupFinder(trace), SummaryBuilder(trace)
-    stream = feed_lines(trace, *summary.consumers, groups)
-    found = summary.finish(stream)
+    groups = AllocationGroupFinder(trace)
+    answers = find_answers(trace, groups)
     steps = trace.steps
     durations = steps.end_ns - steps.start_ns
     return _Side(
-        summary=found,
+        summary=answers.summary,
         steps=len(steps),
         step_time_s=float(np.median(durations)) / 1e9 if len(steps) else None,
         groups=groups.finish(),
-        devices={device.device: device for device in found.devices},
+        devices={device.summary.device: device for device in answers.devices},
     )
 
 
 def _compare_device(number: int, a: _Side, b: _Side) -> DeviceComparison:
-    of_a, of_b = a.devices.get(number), b.devices.get(number)
+    all_a, all_b = a.devices.get(number), b.devices.get(number)
+    of_a = None if all_a is None else all_a.summary
+    of_b = None if all_b is None else all_b.summary
     return DeviceComparison(
         device=number,
         peaks={line: Difference(_peak(of_a, line), _peak(of_b, line)) for line in LINES},
         step_peak_bytes=Difference(_step_peak(of_a), _step_peak(of_b)),
+        category_bytes=_compare_categories(all_a, all_b),
+        growth=Difference(_growth(all_a), _growth(all_b)),
         phases=_compare_phases(of_a, of_b),
         groups=_compare_groups(number, a, b),
     )
@@ -222,6 +232,23 @@ def _step_peak(device: DeviceSummary | None) -> float | None:
     peaks = device.peaks.steps.peak["allocated"]
     # The last one is the unfinished step.
     return float(np.median(peaks[:-1] if len(peaks) > 1 else peaks))
+
+
+def _growth(device: DeviceAnswers | None) -> float | None:
+    return None if device is None or device.growth is None else device.growth.bytes_per_step
+
+
+def _compare_categories(a: DeviceAnswers | None, b: DeviceAnswers | None) -> dict[str, Difference]:
+    """By category what is in use at the peak of each; a device without any has nothing there."""
+    of_a = {} if a is None else a.category_bytes
+    of_b = {} if b is None else b.category_bytes
+    return {
+        name: Difference(
+            None if a is None else of_a.get(name, 0), None if b is None else of_b.get(name, 0)
+        )
+        for name in CATEGORY_NAMES
+        if name in of_a or name in of_b
+    }
 
 
 def _compare_phases(

@@ -19,8 +19,9 @@ _MOST_RECORD_LINES = 12
 def print_comparison(found: Comparison, *, top: int) -> None:
     """Print it; ``top``: how many groups of allocations to list."""
     console = make_console()
-    console.print(f"A  {_name(found.a.path)}: {found.a.steps:,} steps", markup=False)
-    console.print(f"B  {_name(found.b.path)}: {found.b.steps:,} steps", markup=False)
+    for side, summary in (("A", found.a), ("B", found.b)):
+        steps = f"{summary.steps:,} step{'' if summary.steps == 1 else 's'}"
+        console.print(f"{side}  {_name(summary.path)}: {steps}", markup=False)
     for line in _record_lines(found):
         console.print(line, markup=False)
     for device in found.devices:
@@ -81,7 +82,14 @@ def _print_figures(console: Console, found: Comparison, device: DeviceComparison
             table.add_row(line.replace("_", " "), *_bytes(peak))
     table.add_row("allocated, median step", *_bytes(device.step_peak_bytes))
     table.add_row("step time, median", *_times(found.step_time_s))
+    if device.growth.a or device.growth.b:
+        table.add_row("growth per step", *_bytes(device.growth))
     console.print(table)
+    table = make_table(console, "", ["at the peak", "A", "B", "B - A", ""])
+    for name, size in device.category_bytes.items():
+        table.add_row(name.replace("_", " "), *_bytes(size))
+    if device.category_bytes:
+        console.print(table)
 
 
 def _print_phases(console: Console, device: DeviceComparison) -> None:
