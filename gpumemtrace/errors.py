@@ -11,6 +11,7 @@ __all__ = [
     "InstallError",
     "LateInstallError",
     "NotATraceError",
+    "RulesError",
     "SnapshotError",
     "TorchMismatchError",
     "TraceError",
@@ -56,3 +57,7 @@ class CorruptTraceError(TraceError):
 
 class SnapshotError(GpuMemTraceError, ValueError):
     """A file can't be read as a PyTorch memory snapshot."""
+
+
+class RulesError(GpuMemTraceError):
+    """Rules can't be used: what is wrong, in which one, and what is possible instead."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gpumemtrace.analysis.facts import simulated_run
@@ -12,6 +13,7 @@ from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.segments import SegmentState, find_segments
 from gpumemtrace.analysis.step_times import StepTimes, find_step_times
+from gpumemtrace.category_rules import CategoryRule
 from gpumemtrace.html_tables import html_facts
 from gpumemtrace.records import FileSource
 from gpumemtrace.trace_data import TraceData
@@ -112,10 +114,13 @@ class Trace(TraceData):
         )
 
 
-def open(path: str | os.PathLike[str]) -> Trace:
+def open(path: str | os.PathLike[str], *, category_rules: Sequence[CategoryRule] = ()) -> Trace:
     """Open a trace file. Only its outline is read now.
+
+    ``category_rules``: rules of your own that say what allocations are for, as
+    `gpumemtrace.category_rules.load_category_rules` reads them; the first that is true decides.
 
     Raises `OSError`; `NotATraceError`, `UnsupportedVersionError` or `CorruptTraceError` if the file
     can't be read as a trace. A file that is merely incomplete opens: see `TraceData.problems`.
     """
-    return Trace(FileSource(path))
+    return Trace(FileSource(path), category_rules=category_rules)

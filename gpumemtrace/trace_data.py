@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace.batches import END, find_driving_thread, resolved_batches, window_of
+from gpumemtrace.category_rules import CategoryRule
 from gpumemtrace.from_events import EVENT_COLUMNS, source_from_events
 from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
 from gpumemtrace.phase_names import PhaseNames
@@ -54,12 +55,17 @@ class TraceData:
         source: RecordSource,
         *,
         _window: tuple[int, int] | None = None,
+        category_rules: Sequence[CategoryRule] = (),
         _driving_thread: int | None = None,
     ) -> None:
-        """Read from ``source``; users call `gpumemtrace.open` or `from_events`."""
+        """Read from ``source``; users call `gpumemtrace.open` or `from_events`.
+
+        ``category_rules``: the user's own, see `gpumemtrace.category_rules`.
+        """
         self._source = source
         self._window = _window
         self._driving_thread_known = _driving_thread
+        self.category_rules = tuple(category_rules)
         self._names = PhaseNames(source.names.phases)
         self._marks_known: Marks | None = None
         self._columns: dict[str, npt.NDArray[Any]] = {}
@@ -195,7 +201,11 @@ class TraceData:
         """The trace that this one is a slice of; itself if it is none."""
         if self._window is None:
             return self
-        return type(self)(self._source, _driving_thread=self.driving_thread)
+        return type(self)(
+            self._source,
+            category_rules=self.category_rules,
+            _driving_thread=self.driving_thread,
+        )
 
     @property
     def dropped_events(self) -> int:
@@ -370,6 +380,7 @@ class TraceData:
         return type(self)(
             self._source,
             _window=(int(records[start]), stop),
+            category_rules=self.category_rules,
             _driving_thread=self.driving_thread,
         )
 

@@ -101,7 +101,7 @@ def find_answers(trace: TraceData, *others: LineConsumer) -> Answers:
     summary, places = SummaryBuilder(trace), PeakPlaceFinder("allocated")
     driver, kinds = DriverFinder(trace), CategoryFinder(trace)
     consumers = (*summary.consumers, places, driver, *others)
-    is_whole = trace.whole is trace
+    is_whole = trace.whole is trace and not trace.category_rules
     stream = feed_lines(trace, *consumers, kinds) if is_whole else feed_lines(trace, *consumers)
     categories = kinds.finish() if is_whole else find_categories(trace)
     summed_up = summary.finish(stream)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from gpumemtrace.analysis.lifetimes import CATEGORY_NAMES
 from gpumemtrace.analysis.lines import LINES
-from gpumemtrace.errors import GpuMemTraceError
-from gpumemtrace.units import parse_bytes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from gpumemtrace.category_rules import CATEGORY_NAMES
+from gpumemtrace.errors import RulesError
+from gpumemtrace.rule_tables import (
+    check_keys,
+    choice,
+    load_toml,
+    parse_tables,
+    size_bytes,
+    text,
+    whole,
+)
 
 __all__ = ["GrowthRule", "LimitRule", "Rule", "RulesError", "load_rules", "parse_rules"]
-
-
-class RulesError(GpuMemTraceError):
-    """A budget can't be used: what is wrong, in which rule, and what is possible instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,61 +60,42 @@ _GROWTH_KEYS = ("name", "max_per_step", "from_step", "device", "rank")
 
 def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
     """Read the rules of a TOML file. Raises `OSError`; `RulesError` for what they can't mean."""
-    with Path(path).open("rb") as file:
-        try:
-            tables = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise RulesError(f"{os.fspath(path)}: not a TOML file: {error}") from None
-    try:
-        return parse_rules(tables)
-    except RulesError as error:
-        raise RulesError(f"{os.fspath(path)}: {error}") from None
+    return load_toml(path, parse_rules)
 
 
 def parse_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     """Return the rules of the tables ``[[limit]]`` and ``[[growth]]``. Raises `RulesError`."""
-    if unknown := [key for key in tables if key not in ("limit", "growth")]:
-        raise RulesError(f"{unknown[0]!r} is no kind of rule: write [[limit]] or [[growth]]")
-    rules: list[Rule] = []
-    for kind, parse in (("limit", _parse_limit), ("growth", _parse_growth)):
-        entries = tables.get(kind, [])
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise RulesError(f"{kind!r} must be a list of tables: write [[{kind}]]")
-        for number, entry in enumerate(entries, start=1):
-            try:
-                rules.append(parse(entry))
-            except ValueError as error:
-                raise RulesError(f"[[{kind}]] {number}: {error}") from None
+    rules = parse_tables(tables, {"limit": _parse_limit, "growth": _parse_growth})
     if not rules:
         raise RulesError('there is no rule: write [[limit]] and below it max = "24 GiB"')
     return tuple(rules)
 
 
-def _parse_limit(entry: dict[str, Any]) -> LimitRule:
-    _check_keys(entry, _LIMIT_KEYS, needed="max")
-    category = _choice(entry, "category", CATEGORY_NAMES)
+def _parse_limit(entry: dict[str, Any]) -> Rule:
+    check_keys(entry, _LIMIT_KEYS, needed="max")
+    category = choice(entry, "category", CATEGORY_NAMES)
     if category is not None and ("phase" in entry or "line" in entry):
         raise ValueError("category is told at the highest instant: not with phase or line")
     return LimitRule(
-        name=_text(entry, "name") or _describe(entry) or "peak",
-        max_bytes=_size(entry, "max"),
-        line=_choice(entry, "line", LINES) or "allocated",
-        phase=_text(entry, "phase"),
+        name=text(entry, "name") or _describe(entry) or "peak",
+        max_bytes=size_bytes(entry, "max"),
+        line=choice(entry, "line", LINES) or "allocated",
+        phase=text(entry, "phase"),
         category=category,
         steps=_steps(entry),
-        device=_whole(entry, "device"),
-        rank=_whole(entry, "rank"),
+        device=whole(entry, "device"),
+        rank=whole(entry, "rank"),
     )
 
 
-def _parse_growth(entry: dict[str, Any]) -> GrowthRule:
-    _check_keys(entry, _GROWTH_KEYS, needed="max_per_step")
+def _parse_growth(entry: dict[str, Any]) -> Rule:
+    check_keys(entry, _GROWTH_KEYS, needed="max_per_step")
     return GrowthRule(
-        name=_text(entry, "name") or "growth",
-        max_bytes_per_step=_size(entry, "max_per_step"),
-        from_step=_whole(entry, "from_step"),
-        device=_whole(entry, "device"),
-        rank=_whole(entry, "rank"),
+        name=text(entry, "name") or "growth",
+        max_bytes_per_step=size_bytes(entry, "max_per_step"),
+        from_step=whole(entry, "from_step"),
+        device=whole(entry, "device"),
+        rank=whole(entry, "rank"),
     )
 
 
@@ -128,49 +106,11 @@ def _describe(entry: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _check_keys(entry: Mapping[str, Any], known: tuple[str, ...], *, needed: str) -> None:
-    for key in entry:
-        if key not in known:
-            raise ValueError(f"{key!r} is not known: known are {', '.join(known)}")
-    if needed not in entry:
-        raise ValueError(f'{needed!r} is missing, such as {needed} = "1 GiB"')
-
-
-def _size(entry: Mapping[str, Any], key: str) -> int:
-    value = entry[key]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return parse_bytes(value)
-    raise ValueError(f'{key} must be a size such as "24 GiB", not {value!r}')
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str | None:
-    value = entry.get(key)
-    if value is None or isinstance(value, str):
-        return value
-    raise ValueError(f"{key} must be a text, not {value!r}")
-
-
-def _choice(entry: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> str | None:
-    value = _text(entry, key)
-    if value is not None and value not in choices:
-        raise ValueError(f"{key} is {value!r}: it can be {', '.join(choices)}")
-    return value
-
-
-def _whole(entry: Mapping[str, Any], key: str) -> int | None:
-    value = entry.get(key)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise ValueError(f"{key} must be a whole number from 0 on, not {value!r}")
-
-
 def _steps(entry: Mapping[str, Any]) -> tuple[int, int] | None:
-    text = _text(entry, "steps")
-    if text is None:
+    value = text(entry, "steps")
+    if value is None:
         return None
-    first, colon, end = text.partition(":")
+    first, colon, end = value.partition(":")
     if not (colon and first.isdecimal() and end.isdecimal() and int(first) < int(end)):
-        raise ValueError(f'steps is {text!r}: write A:B, such as "10:100" (100 not included)')
+        raise ValueError(f'steps is {value!r}: write A:B, such as "10:100" (100 not included)')
     return int(first), int(end)

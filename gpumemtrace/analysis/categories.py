@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from gpumemtrace import _core
 from gpumemtrace.analysis.lines import Lines
+from gpumemtrace.analysis.own_categories import match_rules
+from gpumemtrace.category_rules import CATEGORY_NAMES
 from gpumemtrace.records import Batch
-from gpumemtrace.schema import Category
 from gpumemtrace.trace_data import TraceData
 
 __all__ = ["CATEGORY_NAMES", "RULES", "Categories", "CategoryFinder", "Rule", "find_categories"]
-
-CATEGORY_NAMES: tuple[str, ...] = tuple(category.name.lower() for category in Category)
 
 # The phases with a meaning for the rules; others count as what they are nested in. In the order of
 # PhaseClass in csrc/compute/categories.h, which begins with "none of these".
@@ -59,6 +58,8 @@ RULES: tuple[Rule, ...] = (
     Rule("after_backward", "born in backward, outlives it, and no parameter has its size"),
     Rule("after_optimizer", "born in an optimizer's step and freed before its next one"),
     Rule("kept", "made while training and kept: a library's workspace, a cache"),
+    # Not one of csrc/compute/categories.h.
+    Rule("yours", "a rule of your own says so"),
 )
 
 
@@ -94,12 +95,21 @@ def find_categories(trace: TraceData) -> Categories:
     """Tell what each allocation is for, in one pass.
 
     Rows are the allocs of the *whole* trace, also for a slice: what a block is for often shows only
-    later. Without phases in the trace only tags speak, and all else is ``unknown``.
+    later. Without phases in the trace only tags speak, and all else is ``unknown``. Rules of the
+    user's (`TraceData.category_rules`) come first.
     """
     finder = CategoryFinder(trace)
     for batch in trace.whole.chunks():
         finder.feed(batch)
-    return finder.finish()
+    found = finder.finish()
+    if trace.category_rules:
+        is_matched, category = match_rules(trace, trace.category_rules)
+        yours = np.uint8(len(RULES) - 1)
+        found = Categories(
+            np.where(is_matched, category, found.category_id),
+            np.where(is_matched, yours, found.rule_id),
+        )
+    return found
 
 
 class CategoryFinder:

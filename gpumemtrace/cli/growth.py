@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import add_categories, add_json, add_quiet, add_trace
 from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.units import parse_bytes
 
@@ -45,6 +45,7 @@ def add_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
+    add_categories(parser)
     parser.add_argument("--device", type=int, metavar="D", help="only this device")
     parser.add_argument(
         "--from-step",
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.cli.growth_screen import print_growth
     from gpumemtrace.cli.reading import open_trace
 
-    trace = open_trace(args.trace, quiet=args.quiet)
+    trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
     growth = find_growth(trace, from_step=args.from_step)
     if args.device is not None:
         chosen = tuple(d for d in growth.devices if d.device == args.device)

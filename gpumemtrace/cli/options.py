@@ -8,6 +8,7 @@ from pathlib import Path
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = [
+    "add_categories",
     "add_force",
     "add_json",
     "add_output",
@@ -21,6 +22,16 @@ __all__ = [
 def add_trace(parser: argparse.ArgumentParser) -> None:
     """``TRACE``: the file to read (``args.trace``, a Path)."""
     parser.add_argument("trace", type=Path, metavar="TRACE", help="the trace file (.gmt) to read")
+
+
+def add_categories(parser: argparse.ArgumentParser) -> None:
+    """``--categories FILE``: rules of the user's (``args.categories``, a Path or None)."""
+    parser.add_argument(
+        "--categories",
+        type=Path,
+        metavar="FILE",
+        help="rules of your own that say what allocations are for (TOML)",
+    )
 
 
 def add_output(parser: argparse.ArgumentParser, *, help: str) -> None:

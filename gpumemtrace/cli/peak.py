@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import add_categories, add_json, add_quiet, add_trace
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
@@ -40,6 +40,7 @@ def add_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
+    add_categories(parser)
     parser.add_argument("--step", type=int, metavar="N", help="the peak of step N (default: run)")
     parser.add_argument(
         "--device", type=int, metavar="D", help="of cuda:D (default: the highest peak of all)"
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.top < 1:
         raise GpuMemTraceError(f"--top must be at least 1, not {args.top}")
-    trace = open_trace(args.trace, quiet=args.quiet)
+    trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
     try:
         peak = find_peak_live_set(trace, step=args.step, device=args.device, line=args.line)
     except ValueError as error:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpumemtrace.category_rules import load_category_rules
 from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.records import FileSource, Records
 from gpumemtrace.trace import Trace
@@ -22,12 +23,15 @@ __all__ = ["ProgressSource", "open_trace", "show_progress", "slice_trace"]
 _SHOW_AFTER_S = 1.0
 
 
-def open_trace(path: Path, *, quiet: bool) -> Trace:
-    """Open ``path``; each pass over it that takes over a second shows its progress on stderr."""
-    source = FileSource(path)
-    if quiet or not sys.stderr.isatty():
-        return Trace(source)
-    return Trace(ProgressSource(source))
+def open_trace(path: Path, *, quiet: bool, categories: Path | None = None) -> Trace:
+    """Open ``path``; each pass over it that takes over a second shows its progress on stderr.
+
+    ``categories``: a file with the user's own rules, see `gpumemtrace.category_rules`.
+    """
+    file = FileSource(path)
+    source = file if quiet or not sys.stderr.isatty() else ProgressSource(file)
+    rules = () if categories is None else load_category_rules(categories)
+    return Trace(source, category_rules=rules)
 
 
 def slice_trace(trace: Trace, steps: tuple[int, int] | None) -> Trace:

@@ -6,7 +6,13 @@ import argparse
 import shlex
 from pathlib import Path
 
-from gpumemtrace.cli.options import add_output, add_quiet, add_trace, refuse_to_overwrite
+from gpumemtrace.cli.options import (
+    add_categories,
+    add_output,
+    add_quiet,
+    add_trace,
+    refuse_to_overwrite,
+)
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
@@ -32,6 +38,7 @@ def add_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
+    add_categories(parser)
     add_output(parser, help="the page (default: the trace's name, .html)")
     add_quiet(parser)
     return parser
@@ -49,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.report.results import collect
     from gpumemtrace.units import format_bytes
 
-    page = render_page(collect(open_trace(args.trace, quiet=args.quiet)))
+    page = render_page(
+        collect(open_trace(args.trace, quiet=args.quiet, categories=args.categories))
+    )
     output.write_text(page, encoding="utf-8")
     if not args.quiet:
         print(f"Wrote {output} ({format_bytes(output.stat().st_size)}): open it in a browser")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import add_categories, add_json, add_quiet, add_trace
 
 __all__ = ["add_parser", "run"]
 
@@ -35,6 +35,7 @@ def add_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
+    add_categories(parser)
     add_json(parser)
     add_quiet(parser)
     return parser
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.cli.reading import open_trace
     from gpumemtrace.cli.summary_screen import print_summary
 
-    answers = find_answers(open_trace(args.trace, quiet=args.quiet))
+    answers = find_answers(open_trace(args.trace, quiet=args.quiet, categories=args.categories))
     if args.json:
         print(json.dumps(answers.to_dict(), indent=2))
         return 0
