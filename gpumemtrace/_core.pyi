@@ -193,6 +193,25 @@ class SegmentReplay:
     @property
     def devices(self) -> list[int]: ...
 
+# --- bind_line_gaps.cc: use gpumemtrace.analysis.gaps
+
+class LineGaps:
+    """The gaps between the lines of each device; feed batches in order."""
+
+    def __init__(self) -> None: ...
+    def begin(
+        self, device: int, requested: int, allocated: int, active: int, reserved: int
+    ) -> None: ...
+    def feed(
+        self,
+        columns: dict[str, npt.NDArray[Any]],
+        lines: dict[str, npt.NDArray[Any]],
+        first_event: int,
+    ) -> None: ...
+    def finish(self) -> None: ...
+    @property
+    def devices(self) -> dict[int, dict[str, Any]]: ...
+
 # --- bind_phases.cc: use gpumemtrace.capture
 
 @final

@@ -14,6 +14,7 @@ import numpy as np
 __all__ = [
     "COLUMNS",
     "Category",
+    "DeviceUsedFlags",
     "Kind",
     "PhaseFlags",
     "SegmentFlags",
@@ -69,6 +70,12 @@ class PhaseFlags(enum.IntFlag):
 
     ENTERED = 1
     PROCESS_WIDE = 2
+
+
+class DeviceUsedFlags(enum.IntFlag):
+    """What a `Kind.DEVICE_USED` event tells (its ``flags``)."""
+
+    OTHERS_KNOWN = 1
 
 
 class StepFlags(enum.IntFlag):

@@ -16,10 +16,11 @@ struct MemoryInfo {
 };
 struct ProcessInfo {
   unsigned int pid;
-  unsigned long long used_bytes;  // all ones = not available
+  unsigned long long used_bytes;
   unsigned int gpu_instance;
   unsigned int compute_instance;
 };
+constexpr unsigned long long kNotAvailable = ~0ULL;
 constexpr unsigned int kMostProcesses = 64;
 
 }  // namespace
@@ -79,20 +80,34 @@ bool DeviceMemoryReader::read_nvml(const DeviceProbe& probe, int device,
   if (library->memory_info(handles_[index], &memory) != kSuccess) return false;
   out.used_bytes = memory.total - memory.free;
   out.capacity_bytes = memory.total;
-  out.own_bytes = 0;
-  if (library->processes != nullptr) {
-    ProcessInfo processes[kMostProcesses];
-    unsigned int count = kMostProcesses;
-    if (library->processes(handles_[index], &count, processes) == kSuccess) {
-      const auto own_pid = static_cast<unsigned int>(getpid());
-      for (unsigned int i = 0; i < count && i < kMostProcesses; ++i) {
-        if (processes[i].pid == own_pid && processes[i].used_bytes != ~0ULL) {
-          out.own_bytes += processes[i].used_bytes;
-        }
-      }
+  read_processes(*library, handles_[index], out);
+  return true;
+}
+
+// In a PID namespace NVML gives the host's numbers, or none: then which process is ours is not
+// known, and neither are the others.
+void DeviceMemoryReader::read_processes(const Nvml& library, void* handle,
+                                        DeviceMemory& out) noexcept {
+  out.own_bytes = out.other_bytes = 0;
+  out.others_known = false;
+  if (library.processes == nullptr) return;
+  ProcessInfo processes[kMostProcesses];
+  unsigned int count = kMostProcesses;
+  if (library.processes(handle, &count, processes) != kSuccess) return;
+  const auto own_pid = static_cast<unsigned int>(getpid());
+  std::uint64_t other_bytes = 0;
+  bool all_told = true;
+  for (unsigned int i = 0; i < count && i < kMostProcesses; ++i) {
+    if (processes[i].used_bytes == kNotAvailable) {
+      all_told = false;
+    } else if (processes[i].pid == own_pid) {
+      out.own_bytes += processes[i].used_bytes;
+    } else {
+      other_bytes += processes[i].used_bytes;
     }
   }
-  return true;
+  out.others_known = all_told && out.own_bytes != 0;
+  if (out.others_known) out.other_bytes = other_bytes;
 }
 
 bool DeviceMemoryReader::read(const DeviceProbe& probe, int device, DeviceMemory& out) noexcept {

@@ -14,7 +14,9 @@ namespace gpumemtrace::capture {
 struct DeviceMemory {
   std::uint64_t used_bytes = 0;  // the whole device: capacity minus free
   std::uint64_t capacity_bytes = 0;
-  std::uint64_t own_bytes = 0;  // this process; 0 = unknown (in most containers)
+  std::uint64_t own_bytes = 0;    // this process; 0 = unknown (in most containers)
+  std::uint64_t other_bytes = 0;  // other processes, as far as NVML charges them with any
+  bool others_known = false;      // it told the figure of every process
 
   bool operator==(const DeviceMemory&) const = default;
 };
@@ -30,6 +32,7 @@ class DeviceMemoryReader {
   struct Nvml;
   const Nvml* nvml() noexcept;
   bool read_nvml(const DeviceProbe& probe, int device, DeviceMemory& out) noexcept;
+  static void read_processes(const Nvml& library, void* handle, DeviceMemory& out) noexcept;
 
   bool nvml_tried_ = false;
   const Nvml* nvml_ = nullptr;

@@ -23,6 +23,10 @@ class DeviceSampler {
   // Whether there was ever a device to sample: one that had an allocator event, and an answer.
   bool has_read() const noexcept { return has_read_; }
 
+  // Something began or ended that may show in the figures: the next call of sample() is due, and
+  // tells them even if they are the same.
+  void ask() noexcept { is_asked_ = true; }
+
   // When due: one kDeviceUsed event (time left at 0) for each device in use whose figures have
   // changed, or were last told a second ago. An interval of 0 means never.
   std::vector<Event> sample(std::uint64_t now_ns);
@@ -31,6 +35,7 @@ class DeviceSampler {
   std::uint64_t interval_ns_;
   std::uint64_t next_ns_ = 0;
   bool has_read_ = false;
+  bool is_asked_ = false;
   std::uint32_t in_use_ = 0;  // bit d: device d
   DeviceMemoryReader reader_;
   std::array<DeviceMemory, kMaxDevices> last_{};

@@ -13,6 +13,7 @@ namespace gpumemtrace::capture {
 namespace {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
+constexpr std::size_t kMostWatchedPhases = 1024;
 constexpr std::uint64_t kInFlightPatienceNs = kSecondNs / 5;
 
 std::uint64_t thread_cpu_ns() noexcept {
@@ -148,6 +149,7 @@ void Drain::write_batch(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     Event& event = batch_[i];
     event.time = to_file_time(event.time, latest_ns);
+    if (event.kind == Kind::kPhase) watch_phase(event.size);
     if (is_allocator_event(event.kind)) {
       wants_file = true;
       sampler_.saw(event.device);
@@ -156,6 +158,15 @@ void Drain::write_batch(std::size_t count) {
   if (wants_file && options_.lazy) output_.open_or_warn();
   annotations_.write_new_names(output_);
   output_.append(batch_.data(), count);
+}
+
+// What CUDA's libraries take, they take when they are first used: the memory of the device is
+// looked at when a phase begins for the first time, and when that first time ends.
+void Drain::watch_phase(std::uint64_t path) {
+  const bool is_new =
+      known_phases_.size() < kMostWatchedPhases && known_phases_.insert(path).second;
+  if (is_new || phase_is_new_) sampler_.ask();
+  phase_is_new_ = is_new;
 }
 
 void Drain::sample_memory(std::uint64_t now_ns) {
@@ -187,6 +198,7 @@ void Drain::flush_if_due(std::uint64_t now_ns) {
 void Drain::finish(const std::string& footer_json) noexcept {
   Ring& ring = *options_.ring;
   const std::uint64_t end = ring.head();
+  sampler_.ask();
   const std::uint64_t patience_ends_ns = monotonic_ns() + kInFlightPatienceNs;
   do {
     pass();

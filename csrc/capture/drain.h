@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/annotations.h"
@@ -75,6 +76,7 @@ class Drain {
   void write_due_gaps();
   void write_batch(std::size_t count);  // batch_[0, count)
   void sample_memory(std::uint64_t now_ns);
+  void watch_phase(std::uint64_t path);
   void flush_if_due(std::uint64_t now_ns);
   std::uint64_t to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept;
   void publish_stats();
@@ -84,6 +86,8 @@ class Drain {
   Annotations annotations_;
   DeviceSampler sampler_;
   HostSampler host_sampler_;
+  std::unordered_set<std::uint64_t> known_phases_;  // path ids that have been seen
+  bool phase_is_new_ = false;                       // the last phase mark was the first of its path
   Calibration clock_;
   std::vector<Event> batch_;
   std::vector<Gap> gaps_;  // not written yet, by position

@@ -9,6 +9,7 @@ void register_capture(pybind11::module_& module);
 void register_compute(pybind11::module_& module);
 void register_forward_watch(pybind11::module_& module);
 void register_live_groups(pybind11::module_& module);
+void register_line_gaps(pybind11::module_& module);
 void register_phases(pybind11::module_& module);
 void register_plain_pickle(pybind11::module_& module);
 void register_retention(pybind11::module_& module);

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, module) {
   gpumemtrace::python::register_compute(module);
   gpumemtrace::python::register_forward_watch(module);
   gpumemtrace::python::register_live_groups(module);
+  gpumemtrace::python::register_line_gaps(module);
   gpumemtrace::python::register_phases(module);
   gpumemtrace::python::register_plain_pickle(module);
   gpumemtrace::python::register_retention(module);

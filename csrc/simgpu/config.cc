@@ -78,6 +78,13 @@ Config parse() {
                       config.memory_bytes);
   good &= read_number("GPUMEMTRACE_SIM_CONTEXT_BYTES", uint64_t{0}, config.memory_bytes,
                       config.context_bytes);
+  good &= read_number("GPUMEMTRACE_SIM_OTHER_BYTES", uint64_t{0},
+                      config.memory_bytes - config.context_bytes, config.other_bytes);
+  good &= read_number("GPUMEMTRACE_SIM_NCCL_BYTES", uint64_t{0}, config.memory_bytes,
+                      config.nccl_bytes);
+  int hides_processes = 0;
+  good &= read_number("GPUMEMTRACE_SIM_HIDE_PROCESSES", 0, 1, hides_processes);
+  config.hides_processes = hides_processes != 0;
   good &= read_compute_capability(config);
   good &= read_number("GPUMEMTRACE_SIM_SM_COUNT", 1, kAnyInt, config.sm_count);
   good &= read_number("GPUMEMTRACE_SIM_THREADS_PER_SM", 1, kAnyInt, config.threads_per_sm);

@@ -15,8 +15,11 @@ struct Config {
   int visible_count = 1;           // what CUDA sees, after CUDA_VISIBLE_DEVICES
   int visible[kMaxDevices] = {0};  // CUDA ordinal -> device of the machine
   uint64_t memory_bytes = uint64_t{16} << 30;
-  uint64_t context_bytes = 0;  // device memory in use before the first allocation
-  int major = 8, minor = 0;    // compute capability
+  uint64_t context_bytes = 0;    // device memory in use before the first allocation
+  uint64_t other_bytes = 0;      // held by another process on each device of the machine
+  bool hides_processes = false;  // NVML lists no process, as in a container
+  uint64_t nccl_bytes = 0;       // device memory that a communicator takes
+  int major = 8, minor = 0;      // compute capability
   int sm_count = 108;
   int threads_per_sm = 2048;
   int blocks_per_sm = 32;

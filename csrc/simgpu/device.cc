@@ -82,7 +82,7 @@ cudaError_t activate_slowly(int ordinal) noexcept {
   if (d.active.load(std::memory_order_relaxed)) return cudaSuccess;
   if (!open_arena(d)) return fail(cudaErrorMemoryAllocation);
   mark_used();
-  d.used_bytes = d.peak_bytes = config().context_bytes;
+  d.used_bytes = d.peak_bytes = config().context_bytes + config().other_bytes;
   d.active.store(true, std::memory_order_release);  // pairs with activate
   return cudaSuccess;
 }

@@ -17,7 +17,7 @@ namespace simgpu {
 struct Device {
   // Guards the fields up to the blank line.
   std::mutex mutex;
-  uint64_t used_bytes = 0;
+  uint64_t used_bytes = 0;  // what other processes hold included
   uint64_t peak_bytes = 0;
   Backing backing;  // offset 0 is the arena's first byte
   char* arena = nullptr;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "config.h"
 #include "cuda_api.h"
 #include "report.h"
 #include "stream.h"
@@ -19,12 +20,19 @@ struct Communicator {
   int size;
   int rank;
   int device;
+  void* buffers;
 };
 
+constexpr int kUnhandledCudaError = 1;  // ncclUnhandledCudaError
+
 int make(Communicator** out, int size, int rank) {
-  simgpu::count_approximation("NCCL communicator",
-                              "its buffers in device memory are not counted; ranks never meet");
-  *out = new Communicator{size, rank, simgpu::current_device()};
+  simgpu::count_approximation(
+      "NCCL communicator", "its buffers count with GPUMEMTRACE_SIM_NCCL_BYTES; ranks never meet");
+  void* buffers = nullptr;
+  if (const uint64_t bytes = simgpu::config().nccl_bytes; bytes > 0) {
+    if (cudaMalloc(&buffers, bytes) != cudaSuccess) return kUnhandledCudaError;
+  }
+  *out = new Communicator{size, rank, simgpu::current_device(), buffers};
   return 0;
 }
 
@@ -38,7 +46,7 @@ int copy(void* to, const void* from, size_t count, int type, void* stream) {
   return cudaMemcpyAsync(to, from, count * size_of(type), cudaMemcpyDeviceToDevice,
                          static_cast<cudaStream_t>(stream)) == cudaSuccess
              ? 0
-             : 1;  // ncclUnhandledCudaError
+             : kUnhandledCudaError;
 }
 
 int work(void* stream) {
@@ -73,7 +81,9 @@ SIMGPU_API int ncclCommInitRankScalable(Communicator** out, int size, int rank, 
   return make(out, size, rank);
 }
 SIMGPU_API int ncclCommInitAll(Communicator** out, int size, const int*) {
-  for (int rank = 0; rank < size; ++rank) make(out + rank, size, rank);
+  for (int rank = 0; rank < size; ++rank) {
+    if (const int status = make(out + rank, size, rank); status != 0) return status;
+  }
   return 0;
 }
 SIMGPU_API int ncclCommSplit(Communicator* from, int, int, Communicator** out, void*) {
@@ -81,6 +91,7 @@ SIMGPU_API int ncclCommSplit(Communicator* from, int, int, Communicator** out, v
 }
 SIMGPU_API int ncclCommFinalize(Communicator*) { return 0; }
 SIMGPU_API int ncclCommDestroy(Communicator* communicator) {
+  if (communicator->buffers != nullptr) (void)cudaFree(communicator->buffers);
   delete communicator;
   return 0;
 }

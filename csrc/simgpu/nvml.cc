@@ -54,13 +54,13 @@ int give_handle(int index, void** handle) {
   return 0;
 }
 
-// What this process uses of a device of the machine; others are not known here.
-uint64_t used_bytes(int index) {
+// What this process uses of a device of the machine.
+uint64_t own_bytes(int index) {
   for (int ordinal = 0; ordinal < simgpu::config().visible_count; ++ordinal) {
     if (simgpu::machine_index(ordinal) != index) continue;
     simgpu::Device& d = simgpu::device(ordinal);
     const std::lock_guard lock(d.mutex);
-    return d.used_bytes;
+    return d.used_bytes == 0 ? 0 : d.used_bytes - simgpu::config().other_bytes;
   }
   return 0;
 }
@@ -75,17 +75,22 @@ void format_uuid(int index, char* out, size_t size) {
 
 template <typename Process>
 int list_processes(void* handle, unsigned* count, Process* out) {
-  const uint64_t used = used_bytes(index_of(handle));
-  const unsigned there = used > 0 ? 1 : 0;
+  constexpr unsigned kOtherPid = 1;
   const unsigned room = *count;
-  *count = there;
-  if (room < there) return kInsufficientSize;
-  if (there == 1) {
-    *out = {};
-    out->pid = static_cast<unsigned>(getpid());
-    out->used = used;
-  }
-  return 0;
+  *count = 0;
+  if (simgpu::config().hides_processes) return 0;
+  const auto list = [&](unsigned pid, uint64_t used) {
+    if (used == 0) return;
+    if (*count < room) {
+      out[*count] = {};
+      out[*count].pid = pid;
+      out[*count].used = used;
+    }
+    ++*count;
+  };
+  list(static_cast<unsigned>(getpid()), own_bytes(index_of(handle)));
+  list(kOtherPid, simgpu::config().other_bytes);
+  return *count > room ? kInsufficientSize : 0;
 }
 
 }  // namespace
@@ -167,7 +172,7 @@ SIMGPU_API int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor)
 SIMGPU_API int nvmlDeviceGetMemoryInfo(void* handle, Memory* memory) {
   if (!is_machine_device(index_of(handle))) return kInvalidArgument;
   memory->total = simgpu::config().memory_bytes;
-  memory->used = used_bytes(index_of(handle));
+  memory->used = own_bytes(index_of(handle)) + simgpu::config().other_bytes;
   memory->free = memory->total - memory->used;
   return 0;
 }

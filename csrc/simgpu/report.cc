@@ -84,8 +84,8 @@ std::string write_report() {
                  "came as zeros (.item(), .cpu(), conditions and sizes taken from tensors)");
   }
   append_entry(json, "device memory outside the allocator", "null",
-               "the context is a fixed figure; kernel code, library handles, graphs and "
-               "communicators take none");
+               "the context is a fixed figure; kernel code, library handles and graphs take none, "
+               "communicators what GPUMEMTRACE_SIM_NCCL_BYTES says");
   for_each_watched_kernel([&json](const char* name, const char* what, uint64_t launches) {
     append_entry(json, name, std::to_string(launches), what);
   });

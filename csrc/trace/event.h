@@ -42,7 +42,8 @@ enum class Kind : std::uint16_t {
 //                                                                  other events tell the block's size
 //   kFree         block          -                 -               -
 //   kStats        allocated      requested         active          reserved           StatsCause
-//   kDeviceUsed   own process    whole device      capacity        -                  (bytes; own 0 = unknown)
+//   kDeviceUsed   own process    whole device      capacity        other processes    DeviceUsedFlags
+//                 [all in bytes; own 0 = unknown]
 //   kSegmentAlloc base           bytes             cudaStream_t    ns in the driver   SegmentFlags
 //   kSegmentFree  base           bytes             -               -
 //   kSegmentMap   base           bytes             cudaStream_t    ns in the driver   SegmentFlags
@@ -99,6 +100,10 @@ enum SegmentFlags : std::uint32_t {
 enum PhaseFlags : std::uint32_t {
   kPhaseEntered = 1,      // a phase was opened here (else: one was closed, this is what is left)
   kPhaseProcessWide = 2,  // holds for every thread, whatever it opened itself
+};
+
+enum DeviceUsedFlags : std::uint32_t {
+  kOthersKnown = 1,  // own and other processes are NVML's figures for each process
 };
 
 enum StepFlags : std::uint32_t {

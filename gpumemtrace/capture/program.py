@@ -48,6 +48,7 @@ def run_program(program: Program) -> int:
         traceback = _without_our_frames(error.__traceback__)
         error.__traceback__ = traceback
         show = sys.excepthook  # perhaps the program's own
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, traceback
         if isinstance(error, Exception):
             # Whatever calls us may handle errors of its own; this one is none of them.
             show(type(error), error, traceback)

@@ -6,8 +6,8 @@ are masked.
 
 Keys: ``gpumemtrace``, ``script``, ``argv``, ``cwd``, ``git_commit`` (None = not in a repository),
 ``python``, ``torch``, ``cuda``, ``driver``, ``host``, ``pid``, ``rank``, ``local_rank``,
-``world_size``, ``phases``, ``environment``, ``devices`` (list of ``index, name,
-compute_capability, memory_bytes, sm_count``), ``allocator`` (``backend, settings``),
+``world_size``, ``phases``, ``device_sample_interval_ms``, ``environment``, ``devices`` (list of
+``index, name, compute_capability, memory_bytes, sm_count``), ``allocator`` (``backend, settings``),
 ``simulated`` (None, or ``gpu, memory_bytes, compute_capability, sm_count, approximations``).
 """
 
@@ -25,7 +25,15 @@ import gpumemtrace
 from gpumemtrace.capture.output_path import script_name
 from gpumemtrace.capture.rank import local_rank, rank, world_size
 
-__all__ = ["at_start", "devices", "git_commit", "late", "masked_arguments"]
+__all__ = [
+    "at_start",
+    "describe_error",
+    "devices",
+    "git_commit",
+    "late",
+    "masked_arguments",
+    "uncaught_error",
+]
 
 ENVIRONMENT = (
     "CUBLAS_WORKSPACE_CONFIG",
@@ -116,6 +124,28 @@ def simulated() -> dict[str, Any] | None:
 
     gpu = simulated_gpu()
     return None if gpu is None else {**gpu, "approximations": read_report()}
+
+
+def uncaught_error() -> dict[str, str] | None:
+    """Return what ends the program: the exception that nobody caught; None for an orderly end."""
+    error = getattr(sys, "last_value", None)
+    return describe_error(error) if isinstance(error, BaseException) else None
+
+
+def describe_error(error: BaseException) -> dict[str, str]:
+    """Return ``type``, and ``message`` (its first line) where that is about memory of the device.
+
+    Other messages stay out: they may hold anything.
+    """
+    kind = type(error)
+    described = {"type": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")}
+    try:
+        text = str(error)
+    except Exception:  # somebody else's class
+        return described
+    if re.search(r"out of memory|CUDA|NCCL|CUBLAS|CUDNN", text, re.IGNORECASE):
+        described["message"] = text.strip().partition("\n")[0][:300]
+    return described
 
 
 def masked_arguments(arguments: list[str]) -> list[str]:

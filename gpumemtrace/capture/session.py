@@ -181,6 +181,7 @@ class Session:
         self._final: SessionStats | None = None
         self._auto: AutoPhases | None = None
         record = run_record.at_start(phases=options.phases)
+        record["device_sample_interval_ms"] = options.device_sample_interval_ms
         self._known = {key: record[key] for key in run_record.late()}
         try:
             _core.session_start(
@@ -223,8 +224,10 @@ class Session:
             return self._final
         return _stats(_core.session_stats())
 
-    def close(self, *, reason: str = "closed") -> None:
+    def close(self, *, reason: str = "closed", error: dict[str, str] | None = None) -> None:
         """End the recording: everything is in the file afterwards. Closing again does nothing.
+
+        ``reason`` and ``error`` (see `run_record.uncaught_error`) go into the file.
 
         In a forked child this only forgets the session, which is its parent's.
         """
@@ -235,7 +238,9 @@ class Session:
             self.stop_looking()
             if os.getpid() == self._pid:
                 self._update_record()
-                footer = {"reason": reason, "steps": counter.number}
+                footer: dict[str, Any] = {"reason": reason, "steps": counter.number}
+                if error is not None:
+                    footer["error"] = error
                 counter.end_session()
                 self._final = _stats(_core.session_stop(json.dumps(footer)))
                 if self._announce and self._final.file_created:
@@ -268,7 +273,10 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close(reason="closed" if kind is None else f"closed by {kind.__name__}")
+        self.close(
+            reason="closed" if kind is None else f"closed by {kind.__name__}",
+            error=None if error is None else run_record.describe_error(error),
+        )
 
     def __repr__(self) -> str:
         return f"<Session {'closed' if self.closed else 'recording'} {self._path}>"
@@ -375,7 +383,7 @@ _closes_at_end = False
 
 def _close_current() -> None:
     if _current is not None:
-        _current.close(reason="exit")
+        _current.close(reason="exit", error=run_record.uncaught_error())
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

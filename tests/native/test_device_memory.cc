@@ -16,6 +16,8 @@ struct FakeNvml {
   int init_result = 0;
   unsigned long long free_bytes = 60;
   unsigned int other_pid = 1;
+  unsigned int own_pid_offset = 0;
+  unsigned long long third_bytes = ~0ULL;
 } fake;
 
 struct Memory {
@@ -48,8 +50,8 @@ FAKE_API int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned int* count,
   if (*count < 3) return 7;
   *count = 3;
   out[0] = {fake.other_pid, 5, 0, 0};
-  out[1] = {static_cast<unsigned int>(getpid()), 20, 0, 0};
-  out[2] = {fake.other_pid, ~0ULL, 0, 0};
+  out[1] = {static_cast<unsigned int>(getpid()) + fake.own_pid_offset, 20, 0, 0};
+  out[2] = {fake.other_pid, fake.third_bytes, 0, 0};
   return 0;
 }
 }
@@ -77,10 +79,16 @@ TEST_CASE("NVML tells the whole device, what this process has of it, and is init
   DeviceMemory memory;
   const DeviceProbe probe = probe_of("0000:41:00.0");
   REQUIRE(reader.read(probe, 1, memory));
-  CHECK(memory == DeviceMemory{40, 100, 20});
+  CHECK(memory == DeviceMemory{40, 100, 20, 0, false});  // one process keeps its figure to itself
   fake.free_bytes = 10;
   REQUIRE(reader.read(probe, 1, memory));
   CHECK(memory.used_bytes == 90);
+  fake.third_bytes = 3;
+  REQUIRE(reader.read(probe, 1, memory));
+  CHECK(memory == DeviceMemory{90, 100, 20, 8, true});
+  fake.own_pid_offset = 1000;  // a container: the numbers are the host's
+  REQUIRE(reader.read(probe, 1, memory));
+  CHECK(memory == DeviceMemory{90, 100, 0, 0, false});
   CHECK(fake.inits == 1);
 }
 
@@ -89,16 +97,16 @@ TEST_CASE("the callback steps in where NVML does not know the device, or does no
   DeviceMemory memory;
   DeviceMemoryReader reader;
   REQUIRE(reader.read(probe_of("0000:99:00.0"), 1, memory));
-  CHECK(memory == DeviceMemory{7, 1000, 0});
+  CHECK(memory == DeviceMemory{7, 1000, 0, 0, false});
   DeviceMemoryReader without_id;
   fake.inits = 0;
   REQUIRE(without_id.read(probe_of(""), 1, memory));
-  CHECK(memory == DeviceMemory{7, 1000, 0});
+  CHECK(memory == DeviceMemory{7, 1000, 0, 0, false});
   CHECK(fake.inits == 0);
   fake.init_result = 9;
   DeviceMemoryReader no_driver;
   REQUIRE(no_driver.read(probe_of("0000:41:00.0"), 1, memory));
-  CHECK(memory == DeviceMemory{7, 1000, 0});
+  CHECK(memory == DeviceMemory{7, 1000, 0, 0, false});
 }
 
 TEST_CASE("a device that nobody can tell of gives nothing") {
@@ -134,9 +142,15 @@ TEST_CASE("a figure that stays the same is told once a second") {
   CHECK(events[0].address == 20);
   CHECK(events[0].size == 99);
   CHECK(events[0].stream == 100);
+  CHECK(events[0].extra == 0);
+  CHECK(events[0].flags == 0);
   fake.free_bytes = 2;
   CHECK(sampler.sample(2120 * kMs).empty());  // not due
-  CHECK(sampler.sample(2160 * kMs).size() == 1);
+  fake.third_bytes = 3;
+  const auto with_others = sampler.sample(2160 * kMs);
+  REQUIRE(with_others.size() == 1);
+  CHECK(with_others[0].extra == 8);
+  CHECK(with_others[0].flags == kOthersKnown);
   DeviceSampler never(0);
   never.saw(1);
   CHECK(never.sample(5000 * kMs).empty());

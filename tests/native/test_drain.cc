@@ -348,7 +348,8 @@ TEST_CASE("the memory of devices in use is sampled, and told again only when it 
   const auto hosts = std::count_if(trace.events.begin(), trace.events.end(), is_host);
   CHECK(hosts >= 1);  // and again whenever the process has grown
   std::erase_if(trace.events, is_host);
-  REQUIRE(trace.events.size() == 3);
+  REQUIRE(trace.events.size() == 4);
+  CHECK(trace.events[3].size == 5002);  // as it is at the end, changed or not
   CHECK(trace.events[1].kind == Kind::kDeviceUsed);
   CHECK(trace.events[1].device == 2);
   CHECK(trace.events[1].size == 1002);
@@ -356,6 +357,39 @@ TEST_CASE("the memory of devices in use is sampled, and told again only when it 
   CHECK(trace.events[1].address == 0);
   CHECK(trace.events[2].size == 5002);
   CHECK(trace.events[2].time >= trace.events[1].time);
+}
+
+TEST_CASE("the memory of devices is looked at when a phase is new, and when that first time ends") {
+  Bench bench;
+  bench.options.device_sample_interval_ns = std::uint64_t{1} << 62;
+  DeviceProbe probe{};
+  probe.device_count = 1;
+  probe.mem_info = [](int, std::uint64_t* used_bytes, std::uint64_t* capacity) noexcept {
+    *used_bytes = 7;
+    *capacity = 80'000;
+    return true;
+  };
+  set_device_probe(probe);
+  Drain& drain = bench.start();
+  REQUIRE(bench.push(Kind::kAlloc, 1, 512, 0));
+  drain.pass();  // the first sample of all
+  std::size_t samples[4] = {};
+  for (const std::uint64_t path : {1, 0, 1, 0}) {
+    REQUIRE(bench.push(Kind::kPhase, 0, path, -1));
+    drain.pass();
+  }
+  drain.finish("{}");
+  set_device_probe({});
+  const ReadBack trace = read_back(bench.bytes);
+  std::size_t phases = 0;
+  for (const Event& event : trace.events) {
+    if (event.kind == Kind::kPhase && phases < 3) ++phases;
+    if (event.kind == Kind::kDeviceUsed) ++samples[phases];
+  }
+  CHECK(samples[0] == 1);
+  CHECK(samples[1] == 1);  // path 1 is new
+  CHECK(samples[2] == 1);  // it has ended, and 0 is new
+  CHECK(samples[3] == 2);  // that has ended too; and the end of the recording
 }
 
 }  // namespace gpumemtrace::capture
