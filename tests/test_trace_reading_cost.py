@@ -9,6 +9,7 @@ import pytest
 
 import gpumemtrace
 from gpumemtrace.analysis.timeline import build_timeline
+from gpumemtrace.cli.main import main
 from gpumemtrace.records import FileSource
 from gpumemtrace.trace import Trace
 from gpumemtrace.trace_file import TraceFile
@@ -60,6 +61,12 @@ def test_a_slice_near_the_beginning_leaves_the_rest_of_the_file_alone(long_trace
     whole = len(FileSource(long_trace)._file.chunks)
     assert len(set(chunks_read)) < whole / 2
     assert timeline.shown_records < 12_000 < timeline.all_records
+
+
+def test_so_does_a_picture_of_it(long_trace, chunks_read, tmp_path):
+    picture = tmp_path / "few.png"
+    assert main(["plot", str(long_trace), "--steps", "100:110", "-o", str(picture)]) == 0
+    assert len(set(chunks_read)) < len(FileSource(long_trace)._file.chunks) / 2
 
 
 def test_two_readers_of_one_trace_do_not_disturb_each_other(long_trace):

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     kind = load_kind(args.kind)
     figure = kind.draw(kind.build(shown, devices=args.device), size_inches=args.size)
     figure.savefig(output, dpi=150)
-    _warn_of_silent_devices(trace, args.device)
+    _warn_of_silent_devices(shown, args.device)
     if not args.quiet:
         print(f"Wrote {output}")
         print(f"Next: {_next_command(args, trace)}")
