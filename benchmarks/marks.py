@@ -34,9 +34,10 @@ def recording(*, automatic: bool) -> Iterator[None]:
     """A session without an allocator hook: marks need none."""
     with tempfile.TemporaryDirectory() as folder:
         _core.session_start(str(Path(folder, "marks.gmt")), metadata_json="{}", ring_bytes=64 << 20)
-        counter.begin_session(lambda number: None)
         _core.begin_phases(_core.PhaseMode.AUTO if automatic else _core.PhaseMode.MANUAL)
         phases = AutoPhases(torch) if automatic else None
+        training = None if phases is None else phases.training
+        counter.begin_session(lambda number: None if training is None else training.step_ended())
         try:
             yield
         finally:

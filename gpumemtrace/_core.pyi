@@ -239,6 +239,7 @@ class ForwardHooks:
         waiting: dict[int, Any],
         hook_id: int,
         *,
+        tensor: type[Any],
         has_parameters: Callable[[Any], bool],
         is_grad_enabled: Callable[[], bool],
         current_autograd_node: Callable[[], Any],
@@ -252,6 +253,7 @@ class ForwardHooks:
     @property
     def is_armed(self) -> bool: ...
     def roots(self) -> list[Any]: ...
+    def inputs(self) -> list[tuple[int, bool, str | int, tuple[int, ...], Any]]: ...
 
 class PhaseMode:
     """What of phases a session records."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,18 @@ def test_ranks(
 
 def test_every_named_variable_is_named_once_and_in_order() -> None:
     assert list(run_record.ENVIRONMENT) == sorted(set(run_record.ENVIRONMENT))
+
+
+def test_the_commit_is_that_of_the_scripts_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "project" / "train.py"
+    script.parent.mkdir()
+    script.write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script), "--lr", "1"])
+    assert run_record.script_folder() == script.parent
+    monkeypatch.setattr(sys, "argv", [sys.executable])  # of the environment: no script
+    assert run_record.script_folder() == tmp_path
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    assert run_record.script_folder() == tmp_path

@@ -1,6 +1,9 @@
 // The two module hooks of gpumemtrace.capture.forward_watch, which says what they are for. They run
 // in every training step, so they are here: in Python they would take longer than all the rest.
 //
+// They also note, of each outermost module, the shapes of the tensors it is given: a look into a
+// dictionary for each of the first few arguments.
+//
 // Everything below runs under the GIL. Nothing raises: a module that lacks what we look at (an
 // exotic one of TorchScript's) is not seen, and that is all.
 #include <pybind11/pybind11.h>
@@ -27,15 +30,20 @@ using capture::Work;
 constexpr std::size_t kMostModules = 16;
 constexpr std::size_t kMostModulesAfterACrowd = 2;
 constexpr std::size_t kMostRoots = 64;
+// Arguments of a call that are looked at, and different shapes that are kept, of all modules.
+constexpr Py_ssize_t kMostArguments = 4;
+constexpr Py_ssize_t kMostInputs = 256;
 
 class ForwardHooks {
  public:
   // `waiting`: torch's table of global forward pre-hooks. `hook_id`: a number that no other hook
-  // has, there or in a module. The others are functions without arguments, or of a module.
-  ForwardHooks(py::dict waiting, py::object hook_id, py::object has_parameters,
+  // has, there or in a module. `tensor`: the class. The others are functions without arguments, or
+  // of a module.
+  ForwardHooks(py::dict waiting, py::object hook_id, py::object tensor, py::object has_parameters,
                py::object is_grad_enabled, py::object current_autograd_node)
       : waiting_(std::move(waiting)),
         hook_id_(std::move(hook_id)),
+        tensor_(std::move(tensor)),
         has_parameters_(std::move(has_parameters)),
         is_grad_enabled_(std::move(is_grad_enabled)),
         current_autograd_node_(std::move(current_autograd_node)) {
@@ -55,6 +63,7 @@ class ForwardHooks {
     clean_up();
     inside_.clear();
     roots_.clear();
+    inputs_.clear();
   }
 
   void rearm() {
@@ -91,6 +100,8 @@ class ForwardHooks {
     return alive;
   }
 
+  py::list inputs() const { return py::list(inputs_); }
+
  private:
   struct Root {
     PyObject* module;  // only compared; a new module in a dead one's place is taken for it
@@ -104,11 +115,11 @@ class ForwardHooks {
     return *static_cast<ForwardHooks*>(PyCapsule_GetPointer(capsule, nullptr));
   }
 
-  // hook(module, args) and hook(module, args, result), as torch calls them.
+  // hook(module, args) and hook(module, args, kwargs, result), as torch calls them.
   static PyObject* before(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     if (count > 0) {
       try {
-        of(self).begin(args[0]);
+        of(self).begin(args[0], count > 1 ? args[1] : nullptr);
       } catch (py::error_already_set&) {
       } catch (const std::exception&) {
       }
@@ -116,9 +127,9 @@ class ForwardHooks {
     Py_RETURN_NONE;
   }
   static PyObject* after(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-    if (count > 0) {
+    if (count > 2) {
       try {
-        of(self).end(args[0]);
+        of(self).end(args[0], args[1], args[2]);
       } catch (py::error_already_set&) {
       } catch (const std::exception&) {
       }
@@ -126,7 +137,7 @@ class ForwardHooks {
     Py_RETURN_NONE;
   }
 
-  void begin(PyObject* module) {
+  void begin(PyObject* module, PyObject* arguments) {
     // Without parameters, a loss or an augmentation: it belongs to the phase it is called in.
     if (!is_root(module)) return;
     // Recomputation within torch.autograd.grad, in a thread of autograd's.
@@ -143,14 +154,17 @@ class ForwardHooks {
     const bool learns = training.ptr() == Py_True && is_grad_enabled_().ptr() == Py_True;
     PhaseStack& stack = PhaseStack::of_this_thread();
     if (!stack.begin(learns ? Work::kForward : Work::kEval)) return;
+    learns_ = learns;
     if (is_empty(children)) {  // nothing within that must not be seen
       stack.end(Work::kForward);
+      note_inputs(module, arguments, nullptr);
       return;
     }
     try {
       clean_up();
       put(attribute(module, kForwardHooks), after_);
       put(attribute(module, kAlwaysCalled), py::bool_(true));
+      put(attribute(module, kWithKwargs), py::bool_(true));
     } catch (...) {  // its end would never be told
       stack.end(Work::kForward);
       throw;
@@ -158,7 +172,7 @@ class ForwardHooks {
     disarm();
   }
 
-  void end(PyObject* module) {
+  void end(PyObject* module, PyObject* arguments, PyObject* keywords) {
     PhaseStack::of_this_thread().end(Work::kForward);
     if (caller_goes_over_a_copy()) {
       remove_hook(module);
@@ -168,6 +182,53 @@ class ForwardHooks {
     leave_forward();
     // Not rearm(): the phase goes on, and the modules seen in it with it.
     if (on_ && inside_.empty() && seen_.size() <= most_) put(waiting_, before_);
+    note_inputs(module, arguments, keywords);
+  }
+
+  // Notes (id of the module, whether it learns, name or position, shape, dtype) of the tensors
+  // among the first arguments; of one that is a dict, list or tuple, those in it.
+  void note_inputs(PyObject* module, PyObject* arguments, PyObject* keywords) {
+    if (!on_) return;
+    Py_ssize_t room = kMostArguments;
+    if (arguments != nullptr && PyTuple_Check(arguments) != 0) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments) && room > 0; ++i) {
+        const py::int_ position(i);
+        note_argument(module, position.ptr(), PyTuple_GET_ITEM(arguments, i), room);
+      }
+    }
+    if (keywords != nullptr && PyDict_Check(keywords) != 0) note_items(module, keywords, room);
+  }
+
+  void note_argument(PyObject* module, PyObject* name, PyObject* value, Py_ssize_t& room) {
+    if (PyDict_CheckExact(value) != 0) {
+      note_items(module, value, room);
+    } else if (PyTuple_CheckExact(value) != 0 || PyList_CheckExact(value) != 0) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value) && room > 0; ++i) {
+        note_tensor(module, name, PySequence_Fast_GET_ITEM(value, i), room);
+      }
+    } else {
+      note_tensor(module, name, value, room);
+    }
+  }
+
+  void note_items(PyObject* module, PyObject* items, Py_ssize_t& room) {
+    PyObject* name = nullptr;
+    PyObject* value = nullptr;
+    Py_ssize_t at = 0;
+    while (room > 0 && PyDict_Next(items, &at, &name, &value) != 0) {
+      note_tensor(module, name, value, room);
+    }
+  }
+
+  void note_tensor(PyObject* module, PyObject* name, PyObject* value, Py_ssize_t& room) {
+    if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(tensor_.ptr())) == 0) return;
+    --room;
+    const py::tuple input = py::make_tuple(
+        py::reinterpret_steal<py::object>(PyLong_FromVoidPtr(module)), py::bool_(learns_),
+        py::handle(name), attribute(value, kShape), attribute(value, kDtype));
+    const int known = PyDict_Contains(inputs_.ptr(), input.ptr());
+    if (known < 0) throw py::error_already_set();
+    if (known == 0 && PyDict_Size(inputs_.ptr()) < kMostInputs) inputs_[input] = py::none();
   }
 
   bool is_root(PyObject* module) {
@@ -205,6 +266,7 @@ class ForwardHooks {
   void remove_hook(PyObject* module) {
     remove(attribute(module, kForwardHooks));
     remove(attribute(module, kAlwaysCalled));
+    remove(attribute(module, kWithKwargs));
   }
 
   static py::object attribute(PyObject* module, const py::handle& name) {
@@ -228,9 +290,13 @@ class ForwardHooks {
   const py::handle kTraining = name("training");
   const py::handle kForwardHooks = name("_forward_hooks");
   const py::handle kAlwaysCalled = name("_forward_hooks_always_called");
+  const py::handle kWithKwargs = name("_forward_hooks_with_kwargs");
+  const py::handle kShape = name("shape");
+  const py::handle kDtype = name("dtype");
 
   py::dict waiting_;
   py::object hook_id_;
+  py::object tensor_;
   py::object has_parameters_;
   py::object is_grad_enabled_;
   py::object current_autograd_node_;
@@ -239,10 +305,12 @@ class ForwardHooks {
 
   bool on_ = false;
   std::size_t most_ = kMostModules;
+  bool learns_ = false;                  // the forward that goes on
   std::vector<unsigned long> inside_;    // threads within a forward or backward
   std::vector<PyObject*> seen_;          // modules called since the last change of phase
   std::vector<Root> roots_;              // outermost modules with parameters
   std::vector<py::object> left_behind_;  // modules that still hold our hook
+  py::dict inputs_;                      // what `note_inputs` has noted, as keys
 };
 
 PyMethodDef ForwardHooks::before_definition = {
@@ -259,9 +327,9 @@ PyMethodDef ForwardHooks::after_definition = {
 void register_forward_watch(py::module_& module) {
   // Never destroyed: a session may end within a forward, whose module then still holds a hook.
   py::class_<ForwardHooks, std::unique_ptr<ForwardHooks, py::nodelete>>(module, "ForwardHooks")
-      .def(py::init<py::dict, py::object, py::object, py::object, py::object>(), py::arg("waiting"),
-           py::arg("hook_id"), py::kw_only(), py::arg("has_parameters"), py::arg("is_grad_enabled"),
-           py::arg("current_autograd_node"))
+      .def(py::init<py::dict, py::object, py::object, py::object, py::object, py::object>(),
+           py::arg("waiting"), py::arg("hook_id"), py::kw_only(), py::arg("tensor"),
+           py::arg("has_parameters"), py::arg("is_grad_enabled"), py::arg("current_autograd_node"))
       .def("start", &ForwardHooks::start)
       .def("stop", &ForwardHooks::stop)
       .def("rearm", &ForwardHooks::rearm)
@@ -269,7 +337,8 @@ void register_forward_watch(py::module_& module) {
       .def("release", &ForwardHooks::release, py::arg("entered"))
       .def("leave_forward", &ForwardHooks::leave_forward)
       .def_property_readonly("is_armed", &ForwardHooks::is_armed)
-      .def("roots", &ForwardHooks::roots);
+      .def("roots", &ForwardHooks::roots)
+      .def("inputs", &ForwardHooks::inputs);
 }
 
 }  // namespace gpumemtrace::python

@@ -49,6 +49,7 @@ from gpumemtrace.capture import compiled_code
 from gpumemtrace.capture.forward_watch import forward_watch
 from gpumemtrace.capture.import_watch import forget, when_imported
 from gpumemtrace.capture.steps import counter
+from gpumemtrace.capture.training_record import TrainingRecord
 from gpumemtrace.capture.watch import OptimizerTags
 from gpumemtrace.capture.work import (
     BACKWARD,
@@ -76,9 +77,12 @@ class AutoPhases:
         # tagged.
         self._stepping: dict[int, list[tuple[Any, bool, bool]]] = {}
         self._tags = OptimizerTags(self._watch.roots)
+        self.training = TrainingRecord(torch, self._watch)
+        """What is learnt of the training, for the run record."""
         self._undo: list[Callable[[], None]] = []
-        self._wrappers: list[Any] = []
+        self._wrappers: list[Any] = [*self.training.wrappers]
 
+        self._undo.append(self.training.stop)
         self._wrap(torch.autograd, "backward", self._around_backward)
         self._wrap(torch.optim.Optimizer, "zero_grad", self._around_zero_grad)
         self._wrap(torch.nn.Module, "zero_grad", self._around_zero_grad)
@@ -119,7 +123,7 @@ class AutoPhases:
 
     def _around_backward(self, original: Any) -> Any:
         is_compiling, watch = self._is_compiling, self._watch
-        current_autograd_node = self._current_autograd_node
+        current_autograd_node, training = self._current_autograd_node, self.training
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             # A node: a backward within a backward, perhaps in a thread of autograd's, which must
@@ -130,6 +134,7 @@ class AutoPhases:
                 or not _core.begin_work(BACKWARD)
             ):
                 return original(*args, **kwargs)
+            training.backwards += 1
             entered = watch.disarm()
             try:
                 return original(*args, **kwargs)
@@ -206,6 +211,7 @@ class AutoPhases:
 
     def _after_step(self) -> Any:
         is_compiling, stepping, tags = self._is_compiling, self._stepping, self._tags
+        training = self.training
         get_ident, rearm = threading.get_ident, self._watch.rearm
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -217,6 +223,7 @@ class AutoPhases:
             _, begun, news = going.pop()
             if news:
                 tags.after_step(optimizer)
+                training.optimizer_stepped(optimizer)
             if not going:  # else the step of an optimizer that wraps this one
                 # Before the phase that follows is entered: that one belongs to the next step.
                 counter.optimizer_stepped(optimizer)

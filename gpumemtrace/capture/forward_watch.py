@@ -39,6 +39,7 @@ class ForwardWatch:
             torch.nn.modules.module._global_forward_pre_hooks,
             # A number that no other hook has, in that table or in a module's.
             torch.utils.hooks.RemovableHandle(OrderedDict()).id,
+            tensor=torch.Tensor,
             has_parameters=_has_parameters,
             is_grad_enabled=torch.is_grad_enabled,
             current_autograd_node=torch._C._current_autograd_node,
@@ -60,6 +61,11 @@ class ForwardWatch:
         """Nothing is going on in this thread: a forward whose end was never told is over."""
         self.roots = self._hooks.roots
         """Return the outermost modules that have run: where parameters have their names from."""
+        self.inputs = self._hooks.inputs
+        """Return (id of the module, whether it learns, name or position, shape, dtype), each once.
+
+        Of the first few tensors that outermost modules were given; a bounded number.
+        """
 
     @contextmanager
     def out_of_the_table(self) -> Iterator[None]:

@@ -4,15 +4,18 @@ JSON objects, of which later ones add to or replace the keys of earlier ones. Se
 environment variables are recorded only by name (`ENVIRONMENT`), arguments that look like tokens
 are masked.
 
-Keys: ``gpumemtrace``, ``script``, ``argv``, ``cwd``, ``git_commit`` (None = not in a repository),
-``python``, ``torch``, ``cuda``, ``driver``, ``host``, ``pid``, ``rank``, ``local_rank``,
-``world_size``, ``phases``, ``device_sample_interval_ms``, ``environment``, ``devices`` (list of
-``index, name, compute_capability, memory_bytes, sm_count``), ``allocator`` (``backend, settings``),
-``simulated`` (None, or ``gpu, memory_bytes, compute_capability, sm_count, approximations``).
+Keys: ``gpumemtrace``, ``script``, ``argv``, ``cwd``, ``git_commit`` (of the script's folder; None =
+not in a repository), ``python``, ``torch``, ``cuda``, ``driver``, ``host``, ``pid``, ``rank``,
+``local_rank``, ``world_size``, ``phases``, ``device_sample_interval_ms``, ``environment``,
+``devices`` (list of ``index, name, compute_capability, memory_bytes, sm_count``), ``allocator``
+(``backend, settings``), ``simulated`` (None, or ``gpu, memory_bytes, compute_capability, sm_count,
+approximations``), ``training`` (with automatic phases: see
+`gpumemtrace.capture.training_record`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -32,6 +35,7 @@ __all__ = [
     "git_commit",
     "late",
     "masked_arguments",
+    "script_folder",
     "uncaught_error",
 ]
 
@@ -68,7 +72,7 @@ def at_start(*, phases: str | None) -> dict[str, Any]:
         "script": script_name(),
         "argv": masked_arguments(getattr(sys, "argv", [])),
         "cwd": _cwd(),
-        "git_commit": git_commit(Path(_cwd())),
+        "git_commit": git_commit(script_folder()),
         "python": platform.python_version(),
         "torch": getattr(torch_version, "__version__", None),
         "cuda": getattr(torch_version, "cuda", None),
@@ -227,6 +231,18 @@ def _driver_version() -> str | None:
         return None
     found = re.search(r"\b(\d{3,}\.\d+(\.\d+)?)\b", text)
     return found[1] if found else None
+
+
+def script_folder() -> Path:
+    """Return the folder of the script that runs; the working directory where there is none.
+
+    Neither a launcher of the environment (pytest, a notebook's kernel) is one, nor a module of it.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        script = Path(sys.argv[0] if getattr(sys, "argv", None) else "")
+        if script.is_file() and not script.absolute().is_relative_to(sys.prefix):
+            return script.resolve().parent
+    return Path(_cwd())
 
 
 def _cwd() -> str:

@@ -180,9 +180,10 @@ class Session:
         self._pid = os.getpid()
         self._final: SessionStats | None = None
         self._auto: AutoPhases | None = None
+        self._steps = 0
         record = run_record.at_start(phases=options.phases)
         record["device_sample_interval_ms"] = options.device_sample_interval_ms
-        self._known = {key: record[key] for key in run_record.late()}
+        self._known: dict[str, Any] = {key: record[key] for key in run_record.late()}
         try:
             _core.session_start(
                 str(path),
@@ -235,9 +236,11 @@ class Session:
         with _lock:
             if self._final is not None:
                 return
-            self.stop_looking()
-            if os.getpid() == self._pid:
+            is_ours = os.getpid() == self._pid
+            if is_ours:
                 self._update_record()
+            self.stop_looking()
+            if is_ours:
                 footer: dict[str, Any] = {"reason": reason, "steps": counter.number}
                 if error is not None:
                     footer["error"] = error
@@ -294,14 +297,20 @@ class Session:
         warnings.warn(f"gpumemtrace records nothing: {what}", RuntimeWarning, stacklevel=5)
 
     def _step_began(self, number: int) -> None:
-        if number % _STEPS_BETWEEN_UPDATES == 0:
+        if self._auto is not None:
+            self._auto.training.step_ended()
+        self._steps += 1
+        # After the first one too: a process that is killed should have said what it trained.
+        if self._steps % _STEPS_BETWEEN_UPDATES == 1:
             self._update_record()
 
     def _update_record(self) -> None:
         """Add what has become known, or has changed, since the last time."""
         try:
             late = run_record.late()
-            if news := {key: value for key, value in late.items() if value != self._known[key]}:
+            if self._auto is not None:
+                late["training"] = self._auto.training.to_dict()
+            if news := {key: value for key, value in late.items() if value != self._known.get(key)}:
                 self._known = late
                 _core.add_metadata(json.dumps(news))
         except Exception as error:  # called in the middle of the training

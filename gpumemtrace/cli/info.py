@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gpumemtrace.cli.options import add_json, add_quiet, add_trace
-from gpumemtrace.cli.wording import describe_run
 
 if TYPE_CHECKING:
     from gpumemtrace.analysis.check import CheckResult
@@ -44,21 +43,26 @@ def add_parser(
 def run(args: argparse.Namespace) -> int:
     """Print what is known of the file; return the status that ``check`` would."""
     from gpumemtrace.analysis.check import EXIT_STATUS, check_trace
+    from gpumemtrace.cli.info_screen import print_facts
     from gpumemtrace.cli.reading import open_trace
     from gpumemtrace.errors import CorruptTraceError, NotATraceError
 
     try:
         trace = open_trace(args.trace, quiet=args.quiet)
     except (NotATraceError, CorruptTraceError) as error:
-        print(f"{args.trace}: {str(error).removeprefix(f'{args.trace}: ')}")
-        return EXIT_STATUS["corrupt" if args.trace.stat().st_size else "empty"]
+        verdict = "corrupt" if args.trace.stat().st_size else "empty"
+        if args.json:
+            facts = {"path": str(args.trace), "verdict": verdict, "problems": [str(error)]}
+            print(json.dumps(facts, indent=2))
+        else:
+            print(f"{args.trace}: {str(error).removeprefix(f'{args.trace}: ')}")
+        return EXIT_STATUS[verdict]
     result = check_trace(trace)
     facts = _facts(trace, result)
     if args.json:
         print(json.dumps(facts | {"run_record": dict(trace.run_record)}, indent=2))
     else:
-        for name, text in _lines(trace, facts):
-            print(f"{name:<10}{text}")
+        print_facts(facts, trace.run_record)
     return result.exit_status
 
 
@@ -81,39 +85,3 @@ def _facts(trace: Trace, result: CheckResult) -> dict[str, Any]:
         "problems": [problem.message for problem in trace.problems],
         "simulated": trace.run_record.get("simulated"),
     }
-
-
-def _lines(trace: Trace, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from gpumemtrace.units import format_bytes, format_duration
-
-    end = f"closed ({facts['end'] or 'by its writer'})"
-    lines = [
-        ("file", f"{facts['path']}, format {facts['format_version']}, {facts['verdict']}"),
-        ("end", end if facts["complete"] else "ended without clean close"),
-        (
-            "events",
-            f"{facts['events']:,} in {facts['steps']:,} steps and "
-            f"{format_duration(facts['duration_s'])}, on "
-            + (", ".join(f"cuda:{device}" for device in facts["devices"]) or "no device"),
-        ),
-        (
-            "lost",
-            f"{facts['dropped_events']:,} events; when the ring is full the newest are dropped, "
-            "counted, and marked as a gap",
-        ),
-    ]
-    size = format_bytes(facts["file_bytes"])
-    if facts["bytes_per_event"] is not None:
-        size += f", {facts['bytes_per_event']:.2f} bytes/event"
-    if facts["bytes_per_hour"] is not None:
-        size += f", {format_bytes(facts['bytes_per_hour'])}/hour"
-    lines.append(("size", size))
-    if facts["events"] == 0:
-        lines.append(("", "this process made no CUDA event"))
-    if run := describe_run(trace.run_record):
-        lines.append(("run", ", ".join(run)))
-    if simulated := facts["simulated"]:
-        gpu = simulated.get("gpu") if isinstance(simulated, dict) else simulated
-        lines.append(("simulated", f"{gpu}: there was no GPU"))
-    lines += [("problem", problem) for problem in facts["problems"]]
-    return lines

@@ -13,6 +13,7 @@ from gpumemtrace.analysis.peaks import Peak
 from gpumemtrace.analysis.summary import DeviceSummary, Summary
 from gpumemtrace.cli.answers_screen import print_device_answers, print_times_line
 from gpumemtrace.cli.console import make_console, make_table
+from gpumemtrace.cli.training_wording import describe_training
 from gpumemtrace.cli.wording import describe_run, explain
 from gpumemtrace.units import format_bytes, format_duration
 
@@ -54,6 +55,8 @@ def _heading(summary: Summary) -> list[str]:
     ]
     if run := describe_run(summary.run_record):
         lines.append(", ".join(run))
+    if training := describe_training(summary.run_record):
+        lines.append(f"Trained: {'; '.join(training)}")
     if summary.simulated is not None:
         lines.append(f"Simulated {summary.simulated.gpu}: there was no GPU.")
         lines += [f"  approximated: {_as_text(a)}" for a in summary.simulated.approximations]

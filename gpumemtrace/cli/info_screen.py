@@ -1,0 +1,54 @@
+"""What a file is and what ran, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpumemtrace.cli.training_wording import describe_training
+from gpumemtrace.cli.wording import describe_run
+from gpumemtrace.units import format_bytes, format_duration
+
+__all__ = ["print_facts"]
+
+
+def print_facts(facts: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    """Print them on stdout: ``facts`` of the file, and its run record."""
+    for name, text in _lines(facts, record):
+        print(f"{name:<10}{text}")
+
+
+def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    end = f"closed ({facts['end'] or 'by its writer'})"
+    lines = [
+        ("file", f"{facts['path']}, format {facts['format_version']}, {facts['verdict']}"),
+        ("end", end if facts["complete"] else "ended without clean close"),
+        (
+            "events",
+            f"{facts['events']:,} in {facts['steps']:,} steps and "
+            f"{format_duration(facts['duration_s'])}, on "
+            + (", ".join(f"cuda:{device}" for device in facts["devices"]) or "no device"),
+        ),
+        (
+            "lost",
+            f"{facts['dropped_events']:,} events; when the ring is full the newest are dropped, "
+            "counted, and marked as a gap",
+        ),
+    ]
+    size = format_bytes(facts["file_bytes"])
+    if facts["bytes_per_event"] is not None:
+        size += f", {facts['bytes_per_event']:.2f} bytes/event"
+    if facts["bytes_per_hour"] is not None:
+        size += f", {format_bytes(facts['bytes_per_hour'])}/hour"
+    lines.append(("size", size))
+    if facts["events"] == 0:
+        lines.append(("", "this process made no CUDA event"))
+    if run := describe_run(record):
+        lines.append(("run", ", ".join(run)))
+    for i, phrase in enumerate(describe_training(record)):
+        lines.append(("" if i else "trained", phrase))
+    if simulated := facts["simulated"]:
+        gpu = simulated.get("gpu") if isinstance(simulated, dict) else simulated
+        lines.append(("simulated", f"{gpu}: there was no GPU"))
+    lines += [("problem", problem) for problem in facts["problems"]]
+    return lines
