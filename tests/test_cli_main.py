@@ -20,7 +20,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., int]], N
         def add_parser(subparsers: argparse._SubParsersAction) -> argparse.ArgumentParser:
             return subparsers.add_parser("probe", help="a command for this test")
 
-        monkeypatch.setattr(cli, "COMMANDS", (SimpleNamespace(add_parser=add_parser, run=run),))
+        command = SimpleNamespace(add_parser=add_parser, run=run)
+        monkeypatch.setattr(cli, "GROUPS", {"for this test": (command,)})
 
     return install
 

@@ -27,8 +27,9 @@ def test_a_sentence_and_a_table(gpt2, capsys):
     )
     assert any(line.split() == ["activation", "1.275", "GiB", "40.7%", "248"] for line in lines)
     assert any(line.split() == ["all", "3.131", "GiB", "100.0%", "699"] for line in lines)
-    assert lines[-1].startswith("Over 61 steps: median peak 3.131 GiB; the phase that sets it: ")
-    assert "backward in 59" in lines[-1]
+    assert lines[-2].startswith("Over 61 steps: median peak 3.131 GiB; the phase that sets it: ")
+    assert "backward in 59" in lines[-2]
+    assert lines[-1] == f"Next: gpumemtrace report {gpt2}"
 
 
 def test_one_step_by_phase_and_the_rest_in_one_line(gpt2, capsys):
@@ -57,10 +58,16 @@ def test_json(gpt2, capsys):
     [
         (["--step", "99"], "no step 99: the trace has steps 0 to 60"),
         (["--device", "2"], "cuda:2 has no events in this trace: it has cuda:0"),
-        (["--top", "0"], "--top must be at least 1, not 0"),
     ],
 )
 def test_errors_are_one_line(gpt2, capsys, arguments, message):
     assert main(["peak", gpt2, *arguments]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_a_wrong_number_is_a_wrong_argument(gpt2, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(["peak", gpt2, "--top", "0"])
+    assert exit.value.code == 2
+    assert "argument --top: '0' must be at least 1" in capsys.readouterr().err

@@ -93,7 +93,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["phases", str(tmp_path / "a.gmt"), "--steps", "50:60"]) == 1
     assert "no step in these: it has 20 steps" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["phases", str(tmp_path / "a.gmt"), "--steps", "7"])
+        main(["phases", str(tmp_path / "a.gmt"), "--steps", "seven"])
 
 
 def test_the_arrays_have_a_row_per_step_and_a_column_for_no_phase():

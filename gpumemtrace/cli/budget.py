@@ -6,14 +6,9 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpumemtrace.cli.options import add_json, add_quiet
 from gpumemtrace.errors import GpuMemTraceError
-from gpumemtrace.units import format_bytes
-
-if TYPE_CHECKING:
-    from gpumemtrace.analysis.budget import Budget, Finding
 
 __all__ = ["add_parser", "run"]
 
@@ -43,7 +38,7 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "budget",
-        help="does a run keep within its limits? (exit status 0, 1 or 2, for CI)",
+        help="is a run within its limits? (exit status 0, 1 or 2)",
         description="Check traces against limits per phase, category, rank and step range, and "
         "against growth.",
         epilog=_EPILOG,
@@ -62,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what each rule found; return whether all is within."""
     from gpumemtrace.analysis.budget import check_budget
     from gpumemtrace.analysis.budget_rules import load_rules
+    from gpumemtrace.cli.budget_screen import print_budget
     from gpumemtrace.cli.reading import open_trace
 
     try:
@@ -77,38 +73,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(budget.to_dict(), indent=2))
     else:
-        _print(budget, several=len(args.traces) > 1)
+        print_budget(budget, several=len(args.traces) > 1)
     return _WITHIN if budget.is_within else _OVER
-
-
-def _print(budget: Budget, *, several: bool) -> None:
-    from gpumemtrace.cli.console import make_console, make_table
-
-    console = make_console()
-    table = make_table(console, "", ["", "rule", "measured", "limit", "where"])
-    for name in (1, 4):
-        table.columns[name].justify = "left"
-    for finding in budget.findings:
-        style = "bold red" if finding.is_over else ""
-        table.add_row(
-            "over" if finding.is_over else "ok",
-            finding.rule,
-            format_bytes(finding.measured),
-            format_bytes(finding.limit),
-            _place(finding, several=several),
-            style=style,
-        )
-    console.print(table)
-    over = sum(finding.is_over for finding in budget.findings)
-    console.print(f"{over} of {len(budget.findings)} over the limit" if over else "Within budget.")
-
-
-def _place(finding: Finding, *, several: bool) -> str:
-    parts = [f"cuda:{finding.device}"]
-    if finding.phase is not None:
-        parts.append(finding.phase)
-    if finding.step is not None:
-        parts.append(f"step {finding.step}")
-    if several:
-        parts.append(str(finding.path))
-    return ", ".join(parts)

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from gpumemtrace.cli.options import add_json, add_quiet, parse_steps
+from gpumemtrace.cli.options import add_json, add_quiet, add_top, parse_steps
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
@@ -34,15 +34,9 @@ def add_parser(
     )
     parser.add_argument("trace", type=Path, metavar="A", help="the trace to compare with")
     parser.add_argument("other", type=Path, metavar="B", nargs="?", help="the trace to compare")
-    parser.add_argument(
-        "--steps-a", type=parse_steps, metavar="FIRST:END", help="only these steps of A"
-    )
-    parser.add_argument(
-        "--steps-b", type=parse_steps, metavar="FIRST:END", help="only these steps of B"
-    )
-    parser.add_argument(
-        "--top", type=int, default=10, metavar="N", help="how many allocations to list (10)"
-    )
+    parser.add_argument("--steps-a", type=parse_steps, metavar="A:B", help="only these steps of A")
+    parser.add_argument("--steps-b", type=parse_steps, metavar="A:B", help="only these steps of B")
+    add_top(parser, what="allocations")
     add_json(parser)
     add_quiet(parser)
     return parser

@@ -5,14 +5,22 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from gpumemtrace.cli.options import add_output, add_quiet
 from gpumemtrace.cli.own_process import python_arguments
 from gpumemtrace.errors import InstallError
 
 __all__ = ["add_parser", "run"]
+
+_EPILOG = """\
+examples:
+  gpumemtrace demo
+  gpumemtrace demo --simulate -o demo.gmt
+"""
 
 SCRIPT = Path(__file__).parents[1] / "demo" / "train_gpt.py"
 
@@ -23,12 +31,14 @@ def add_parser(
     """Add ``demo`` to the command line."""
     parser = subparsers.add_parser(
         "demo",
-        help="trace a small real training run and show what comes out: start here",
+        help="start here: a small training run, traced and shown",
         description="Train a small GPT for 20 steps, on the GPU if there is one, else on a "
         "simulated one; then print the summary and draw the timeline.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-o", "--output", type=Path, help="trace file; the picture goes beside it")
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite existing files")
+    add_output(parser, help="the trace to write; the pictures go beside it")
+    add_quiet(parser)
     parser.add_argument(
         "--simulate", action="store_true", help="use the simulated GPU even if there is a real one"
     )
@@ -54,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     is_real = not args.simulate and has_gpu()
     verb = ["run"] if is_real else ["simulate", "--gpu", "h100"]
     where = "the GPU" if is_real else "a simulated H100, which needs no GPU"
-    print(f"Training a small GPT for 20 steps on {where} …\n", flush=True)
+    if not args.quiet:
+        print(f"Training a small GPT for 20 steps on {where} …\n", flush=True)
     force = ["--force"] if args.force else []
     for arguments in (
         [*verb, "-q", *force, "-o", str(trace), str(SCRIPT)],
@@ -65,8 +76,10 @@ def run(args: argparse.Namespace) -> int:
         status = gpumemtrace(*arguments)
         if status != 0:
             return status
-    print(f"\nTrace    {trace}\nPicture  {picture}\nClose-up {close_up}\n")
-    print(f"Now your own script:\n  gpumemtrace {' '.join(verb)} train.py")
+    if not args.quiet:
+        print(f"\nTrace    {trace}\nPicture  {picture}\nClose-up {close_up}\n")
+        print(f"What sets the peak:\n  gpumemtrace peak {shlex.quote(str(trace))}")
+        print(f"Now your own script:\n  gpumemtrace {' '.join(verb)} train.py")
     return 0
 
 

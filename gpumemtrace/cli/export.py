@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 from gpumemtrace.cli.options import (
+    add_devices,
     add_output,
     add_quiet,
+    add_steps,
     add_trace,
-    parse_steps,
     refuse_to_overwrite,
 )
 from gpumemtrace.errors import GpuMemTraceError
@@ -46,22 +47,14 @@ def add_parser(
     add_trace(parser)
     parser.add_argument("--to", choices=FORMATS, required=True, help="the format")
     add_output(parser, help="the file to write (default: the trace's name with the usual ending)")
-    parser.add_argument(
-        "--steps", type=parse_steps, metavar="A:B", help="only steps A to B (B not included)"
-    )
+    add_steps(parser)
     parser.add_argument(
         "--at",
         type=float,
         metavar="SECONDS",
         help="end there, seconds after the trace begins (memory_viz shows the segments then)",
     )
-    parser.add_argument(
-        "--device",
-        type=int,
-        action="append",
-        metavar="N",
-        help="only cuda:N; may be given several times (default: all)",
-    )
+    add_devices(parser)
     parser.add_argument(
         "--table",
         choices=("events", "allocations"),

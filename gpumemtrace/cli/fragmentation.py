@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 
-from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import (
+    add_device,
+    add_json,
+    add_quiet,
+    add_step,
+    add_top,
+    add_trace,
+)
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
@@ -33,19 +40,17 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "fragmentation",
-        help="what is cached and why, the largest request that fits, what pins segments",
+        help="what is cached and why, and what pins it",
         description="Show cached memory by cause, what a request could get of it, what pins it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
-    parser.add_argument("--device", type=int, metavar="N", help="cuda:N (default: the first)")
+    add_device(parser, default="the first")
     when = parser.add_mutually_exclusive_group()
-    when.add_argument("--step", type=int, metavar="N", help="at the end of step N")
+    add_step(when, help="at the end of step N")
     when.add_argument("--time", type=float, metavar="S", help="S seconds after the beginning")
-    parser.add_argument(
-        "--top", type=_count, default=10, metavar="N", help="list N segments (default: %(default)s)"
-    )
+    add_top(parser, what="segments")
     add_json(parser)
     add_quiet(parser)
     return parser
@@ -70,13 +75,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_fragmentation(found)
     return 0
-
-
-def _count(text: str) -> int:
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of segments: write one, like 5")
-    return count

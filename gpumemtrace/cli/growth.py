@@ -6,9 +6,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from gpumemtrace.cli.options import add_categories, add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import (
+    add_categories,
+    add_device,
+    add_json,
+    add_quiet,
+    add_trace,
+    parse_size_bytes,
+)
 from gpumemtrace.errors import GpuMemTraceError
-from gpumemtrace.units import parse_bytes
 
 if TYPE_CHECKING:
     from gpumemtrace.analysis.growth import Growth
@@ -46,16 +52,11 @@ def add_parser(
     )
     add_trace(parser)
     add_categories(parser)
-    parser.add_argument("--device", type=int, metavar="D", help="only this device")
-    parser.add_argument(
-        "--from-step",
-        type=int,
-        metavar="N",
-        help="leave earlier steps out (the warm-up is found by itself)",
-    )
+    add_device(parser, default="all")
+    parser.add_argument("--from-step", type=int, metavar="N", help="leave earlier steps out")
     parser.add_argument(
         "--tolerate",
-        type=_size,
+        type=parse_size_bytes,
         default=0,
         metavar="SIZE",
         help="exit with 0 if it grows by no more than this per step, such as 1KiB",
@@ -96,10 +97,3 @@ def _status(growth: Growth, tolerated_bytes: int) -> int:
         if device.bytes_per_step > tolerated_bytes
     )
     return min((status for status in found if status), default=0)
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

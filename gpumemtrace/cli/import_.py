@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 
-from gpumemtrace.cli.options import add_output, add_quiet, refuse_to_overwrite
+from gpumemtrace.cli.options import add_output, add_quiet, print_next, refuse_to_overwrite
 
 __all__ = ["add_parser", "run"]
 
@@ -62,5 +61,5 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(f"Wrote {output}: {imported.entries:,} entries", end="")
         print(f", and {imported.before:,} blocks from before them" if imported.before else "")
-        print(f"Next: gpumemtrace summary {shlex.quote(str(output))}")
+    print_next("summary", output, quiet=args.quiet)
     return 0

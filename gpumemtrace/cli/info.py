@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import add_json, add_quiet, add_trace, print_next
 
 if TYPE_CHECKING:
     from gpumemtrace.analysis.check import CheckResult
@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(facts | {"run_record": dict(trace.run_record)}, indent=2))
     else:
         print_facts(facts, trace.run_record)
+        if facts["events"]:
+            print_next("summary", args.trace, quiet=args.quiet)
     return result.exit_status
 
 

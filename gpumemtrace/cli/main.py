@@ -24,6 +24,7 @@ from gpumemtrace.cli import (
     budget,
     check,
     compare,
+    completion,
     demo,
     export,
     fragmentation,
@@ -39,9 +40,10 @@ from gpumemtrace.cli import (
     summary,
     times,
 )
+from gpumemtrace.cli.grouped_help import GroupedParser
 from gpumemtrace.errors import GpuMemTraceError
 
-__all__ = ["COMMANDS", "Command", "build_parser", "main"]
+__all__ = ["COMMANDS", "GROUPS", "Command", "build_parser", "main"]
 
 
 class Command(Protocol):
@@ -56,44 +58,36 @@ class Command(Protocol):
         """Do what was asked and return the exit status."""
 
 
-# The order here is the order in `gpumemtrace --help`.
-COMMANDS: tuple[Command, ...] = (
-    demo,
-    run,
-    simulate,
-    info,
-    check,
-    summary,
-    peak,
-    growth,
-    phases,
-    times,
-    fragmentation,
-    compare,
-    budget,
-    plot,
-    report,
-    export,
-    import_,
-)
+# Titles and order are those of `gpumemtrace --help`.
+GROUPS: dict[str, tuple[Command, ...]] = {
+    "record": (demo, run, simulate),
+    "look": (
+        info,
+        summary,
+        peak,
+        growth,
+        phases,
+        times,
+        fragmentation,
+        plot,
+        report,
+    ),
+    "compare and check": (compare, budget, check),
+    "exchange": (export, import_, completion),
+}
+COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS.values() for command in group)
 
 _DESCRIPTION = """\
-Where PyTorch GPU memory goes: trace a training run, or simulate it without a GPU, then read it.
+Where PyTorch GPU memory goes: trace a training run, or simulate it without a
+GPU; then read the file. `gpumemtrace COMMAND --help` explains one command.
 """
 
 _EXAMPLES = """\
 examples:
-  gpumemtrace demo                                    see it work, with or without a GPU
-  gpumemtrace run train.py --epochs 1                 trace a script on this machine's GPU
-  gpumemtrace run -m torch.distributed.run train.py   the same for a module
-  gpumemtrace simulate --gpu h100 train.py            the same trace on a machine without a GPU
-  gpumemtrace summary train.gmt                       peaks per phase and step
-  gpumemtrace peak train.gmt                          what owned the memory when it was highest?
-  gpumemtrace growth train.gmt                        does memory grow? a watchdog's exit status
-  gpumemtrace plot train.gmt -o train.png             the timeline as a picture
-  gpumemtrace report train.gmt                        everything on one HTML page
-
-`gpumemtrace COMMAND --help` explains one command.
+  gpumemtrace demo                           see it work, with or without a GPU
+  gpumemtrace run train.py --epochs 1        trace a script on this machine
+  gpumemtrace simulate --gpu h100 train.py   the same trace without a GPU
+  gpumemtrace peak train.gmt                 what owned the memory at its peak?
 """
 
 
@@ -127,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line, one subparser per module in `COMMANDS`."""
-    parser = argparse.ArgumentParser(
+    parser = GroupedParser(
         prog="gpumemtrace",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
@@ -136,18 +130,27 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(run_command=None, debug=False, passes_interrupt_on=False)
     parser.add_argument("--version", action=_VersionAction, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback for an error")
-    subparsers = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for command in COMMANDS:
-        subparser = command.add_parser(subparsers)
-        subparser.set_defaults(run_command=command.run)
-        # SUPPRESS: without it the subparser's default would undo a --debug before the command.
-        subparser.add_argument(
-            "--debug",
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="show a traceback for an error",
-        )
+    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=argparse.ArgumentParser)
+    parser.groups = {}
+    for title, commands in GROUPS.items():
+        parser.groups[title] = [_add_command(subparsers, command) for command in commands]
     return parser
+
+
+def _add_command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], command: Command
+) -> str:
+    """Add the command's parser; return its name."""
+    subparser = command.add_parser(subparsers)
+    subparser.set_defaults(run_command=command.run)
+    # SUPPRESS: without it the subparser's default would undo a --debug before the command.
+    subparser.add_argument(
+        "--debug",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show a traceback for an error",
+    )
+    return subparser.prog.rpartition(" ")[2]
 
 
 def _one_line(error: Exception) -> str:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = [
     "add_categories",
+    "add_device",
+    "add_devices",
     "add_force",
     "add_json",
     "add_output",
     "add_quiet",
+    "add_step",
+    "add_steps",
+    "add_top",
     "add_trace",
+    "parse_count",
+    "parse_size_bytes",
+    "parse_size_inches",
     "parse_steps",
+    "print_next",
     "refuse_to_overwrite",
 ]
 
@@ -59,6 +69,74 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
+def add_steps(parser: argparse.ArgumentParser) -> None:
+    """``--steps A:B`` (``args.steps``, two numbers or None)."""
+    parser.add_argument(
+        "--steps", type=parse_steps, metavar="A:B", help="only steps A to B (B not included)"
+    )
+
+
+def add_step(parser: argparse._ActionsContainer, *, help: str) -> None:
+    """``--step N``: one step (``args.step``, a number or None)."""
+    parser.add_argument("--step", type=int, metavar="N", help=help)
+
+
+def add_device(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """``--device N``: one device (``args.device``, a number or None: ``default`` in words)."""
+    parser.add_argument("--device", type=int, metavar="N", help=f"only cuda:N (default: {default})")
+
+
+def add_devices(parser: argparse.ArgumentParser) -> None:
+    """``--device N``, several times if need be (``args.device``, a list of numbers or None)."""
+    parser.add_argument(
+        "--device",
+        type=int,
+        action="append",
+        metavar="N",
+        help="only cuda:N; may be given several times (default: all)",
+    )
+
+
+def add_top(parser: argparse.ArgumentParser, *, what: str) -> None:
+    """``--top N``: how many of ``what`` to list (``args.top``, at least 1)."""
+    parser.add_argument(
+        "--top",
+        type=parse_count,
+        default=10,
+        metavar="N",
+        help=f"list at most N {what} (default: %(default)s)",
+    )
+
+
+def parse_count(text: str) -> int:
+    """Return a number of at least 1 (``type`` of an argument)."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be at least 1, such as 5")
+    return int(text)
+
+
+def parse_size_bytes(text: str) -> int:
+    """Return a size such as ``1KiB`` in bytes (``type`` of an argument)."""
+    from gpumemtrace.units import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parse_size_inches(text: str) -> tuple[float, float]:
+    """Return ``WxH`` as two numbers of inches (``type`` of an argument)."""
+    width, _, height = text.lower().partition("x")
+    try:
+        size = float(width), float(height)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not WxH, such as 12x6") from None
+    if not all(2 <= length <= 100 for length in size):
+        raise argparse.ArgumentTypeError(f"{text}: width and height must be 2 to 100 inches")
+    return size
+
+
 def parse_steps(text: str) -> tuple[int, int]:
     """Return ``A:B`` as two numbers (``type`` of an argument); ``A`` alone is that one step."""
     first, colon, end = text.partition(":")
@@ -72,3 +150,9 @@ def refuse_to_overwrite(path: Path, *, force: bool) -> None:
     """Raise `GpuMemTraceError` if ``path`` exists and ``--force`` was not given."""
     if path.exists() and not force:
         raise GpuMemTraceError(f"{path} is there already: choose another -o, or overwrite with -f")
+
+
+def print_next(*arguments: object, quiet: bool) -> None:
+    """Say which command to type next, unless ``quiet``."""
+    if not quiet:
+        print(f"Next: gpumemtrace {shlex.join(map(str, arguments))}")

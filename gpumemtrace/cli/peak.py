@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 
-from gpumemtrace.cli.options import add_categories, add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import (
+    add_categories,
+    add_device,
+    add_json,
+    add_quiet,
+    add_step,
+    add_top,
+    add_trace,
+    print_next,
+)
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
@@ -41,10 +50,8 @@ def add_parser(
     )
     add_trace(parser)
     add_categories(parser)
-    parser.add_argument("--step", type=int, metavar="N", help="the peak of step N (default: run)")
-    parser.add_argument(
-        "--device", type=int, metavar="D", help="of cuda:D (default: the highest peak of all)"
-    )
+    add_step(parser, help="the peak of step N (default: of the run)")
+    add_device(parser, default="the one with the highest peak")
     parser.add_argument(
         "--by",
         choices=("category", "phase", "step", "size"),
@@ -57,9 +64,7 @@ def add_parser(
         default="allocated",
         help="whose peak (default: %(default)s)",
     )
-    parser.add_argument(
-        "--top", type=int, default=10, metavar="N", help="so many groups (default: %(default)s)"
-    )
+    add_top(parser, what="groups")
     add_json(parser)
     add_quiet(parser)
     return parser
@@ -71,8 +76,6 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.cli.peak_screen import print_peak
     from gpumemtrace.cli.reading import open_trace
 
-    if args.top < 1:
-        raise GpuMemTraceError(f"--top must be at least 1, not {args.top}")
     trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
     try:
         peak = find_peak_live_set(trace, step=args.step, device=args.device, line=args.line)
@@ -82,4 +85,5 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"path": trace.path} | peak.to_dict(), indent=2))
     else:
         print_peak(peak, by=args.by, top=args.top, with_steps=not args.quiet)
+        print_next("report", args.trace, quiet=args.quiet)
     return 0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 
-from gpumemtrace.cli.options import add_json, add_quiet, add_trace
+from gpumemtrace.cli.options import add_json, add_quiet, add_steps, add_trace
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
@@ -29,15 +28,13 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "phases",
-        help="what each phase changes per step: allocated, reserved, host memory",
+        help="what each phase changes per step, on the host too",
         description="Show what each phase changes, as a mean over the steps or step by step.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
-    parser.add_argument(
-        "--steps", type=_steps, metavar="A:B", help="only steps A to B, B not included"
-    )
+    add_steps(parser)
     parser.add_argument("--each-step", action="store_true", help="a row per step and phase")
     add_json(parser)
     add_quiet(parser)
@@ -59,10 +56,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_changes(changes, each_step=args.each_step)
     return 0
-
-
-def _steps(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+):(\d+)", text)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of steps: write it like 100:1000")
-    return int(match[1]), int(match[2])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumemtrace.cli.options import (
+    add_devices,
     add_output,
     add_quiet,
+    add_steps,
     add_trace,
-    parse_steps,
+    parse_size_inches,
+    print_next,
     refuse_to_overwrite,
 )
 from gpumemtrace.errors import GpuMemTraceError
@@ -49,18 +50,13 @@ def add_parser(
     parser.add_argument(
         "--kind", choices=KINDS, default="timeline", help="what to draw (default: %(default)s)"
     )
+    add_steps(parser)
+    add_devices(parser)
     parser.add_argument(
-        "--steps", type=parse_steps, metavar="A:B", help="only steps A to B (B not included)"
-    )
-    parser.add_argument(
-        "--device",
-        type=int,
-        action="append",
-        metavar="N",
-        help="only cuda:N; may be given several times (default: all devices with events)",
-    )
-    parser.add_argument(
-        "--size", type=_size, metavar="WxH", help="size in inches, such as 12x6 (150 dots per inch)"
+        "--size",
+        type=parse_size_inches,
+        metavar="WxH",
+        help="size in inches, such as 12x6 (150 dots per inch)",
     )
     add_quiet(parser)
     return parser
@@ -73,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         raise GpuMemTraceError(f"{output}: the name must end with {', '.join(_SUFFIXES)}")
     refuse_to_overwrite(output, force=args.force)
 
-    from gpumemtrace.cli.reading import open_trace, slice_trace
+    from gpumemtrace.cli.reading import open_trace, slice_trace, warn_of_silent_devices
     from gpumemtrace.plot.kinds import load_kind
 
     trace = open_trace(args.trace, quiet=args.quiet)
@@ -81,40 +77,16 @@ def run(args: argparse.Namespace) -> int:
     kind = load_kind(args.kind)
     figure = kind.draw(kind.build(shown, devices=args.device), size_inches=args.size)
     figure.savefig(output, dpi=150)
-    _warn_of_silent_devices(shown, args.device)
+    warn_of_silent_devices(shown, args.device)
     if not args.quiet:
         print(f"Wrote {output}")
-        print(f"Next: {_next_command(args, trace)}")
+    print_next(*_next_command(args, trace), quiet=args.quiet)
     return 0
 
 
-def _warn_of_silent_devices(trace: Trace, wanted: list[int] | None) -> None:
-    """Say which devices have no events, and where to look instead."""
-    active = trace.active_devices
-    others = ", ".join(f"cuda:{device}" for device in active) or "no device"
-    verb = "have" if len(active) > 1 else "has"
-    if wanted is None and not active:
-        print(f"{trace.path}: no events: nothing was allocated on any GPU", file=sys.stderr)
-    for device in wanted or ():
-        if device not in active:
-            print(f"cuda:{device} has no events in this trace; {others} {verb}", file=sys.stderr)
-
-
-def _next_command(args: argparse.Namespace, trace: Trace) -> str:
-    name = shlex.quote(str(args.trace))
+def _next_command(args: argparse.Namespace, trace: Trace) -> list[object]:
     if args.steps is None and len(trace.steps) > 5:
         middle = int(trace.steps.number[len(trace.steps) // 2])
-        zoomed = shlex.quote(str(args.trace.with_suffix(f".{middle}.png")))
-        return f"gpumemtrace plot {name} --steps {middle}:{middle + 3} -o {zoomed}"
-    return f"gpumemtrace summary {name}"
-
-
-def _size(text: str) -> tuple[float, float]:
-    width, _, height = text.lower().partition("x")
-    try:
-        size = float(width), float(height)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not WxH, such as 12x6") from None
-    if not all(2 <= length <= 100 for length in size):
-        raise argparse.ArgumentTypeError(f"{text}: width and height must be 2 to 100 inches")
-    return size
+        zoomed = args.trace.with_suffix(f".{middle}.png")
+        return ["plot", args.trace, "--steps", f"{middle}:{middle + 3}", "-o", zoomed]
+    return ["summary", args.trace]

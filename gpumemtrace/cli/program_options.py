@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gpumemtrace.cli.options import add_quiet
+from gpumemtrace.cli.options import add_force, add_quiet
 from gpumemtrace.errors import GpuMemTraceError
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         help="file, folder, or pattern with {script} {rank} {local_rank} {host} {pid} (default: "
         "gpumemtrace-{script}.{rank}.{pid}.gmt)",
     )
-    parser.add_argument(
-        "-f", "--force", action="store_true", help="overwrite the file if it exists"
-    )
+    add_force(parser)
     add_quiet(parser)
     parser.add_argument(
         "--phases",

@@ -18,7 +18,7 @@ from gpumemtrace.trace_file import Names, Problem
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["ProgressSource", "open_trace", "show_progress", "slice_trace"]
+__all__ = ["ProgressSource", "open_trace", "show_progress", "slice_trace", "warn_of_silent_devices"]
 
 _SHOW_AFTER_S = 1.0
 
@@ -42,6 +42,18 @@ def slice_trace(trace: Trace, steps: tuple[int, int] | None) -> Trace:
         return trace.slice(steps=steps)
     except ValueError as error:
         raise GpuMemTraceError(f"{trace.path}: {error}") from None
+
+
+def warn_of_silent_devices(trace: Trace, wanted: list[int] | None) -> None:
+    """Say which devices have no events, and where to look instead."""
+    active = trace.active_devices
+    others = ", ".join(f"cuda:{device}" for device in active) or "no device"
+    verb = "have" if len(active) > 1 else "has"
+    if wanted is None and not active:
+        print(f"{trace.path}: no events: nothing was allocated on any GPU", file=sys.stderr)
+    for device in wanted or ():
+        if device not in active:
+            print(f"cuda:{device} has no events in this trace; {others} {verb}", file=sys.stderr)
 
 
 class ProgressSource:

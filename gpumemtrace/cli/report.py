@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
 from gpumemtrace.cli.options import (
@@ -11,6 +10,7 @@ from gpumemtrace.cli.options import (
     add_output,
     add_quiet,
     add_trace,
+    print_next,
     refuse_to_overwrite,
 )
 from gpumemtrace.errors import GpuMemTraceError
@@ -62,5 +62,5 @@ def run(args: argparse.Namespace) -> int:
     output.write_text(page, encoding="utf-8")
     if not args.quiet:
         print(f"Wrote {output} ({format_bytes(output.stat().st_size)}): open it in a browser")
-        print(f"Next: gpumemtrace summary {shlex.quote(str(args.trace))}")
+    print_next("summary", args.trace, quiet=args.quiet)
     return 0

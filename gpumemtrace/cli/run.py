@@ -8,6 +8,15 @@ from gpumemtrace.cli.program_options import add_program, add_recording, program_
 
 __all__ = ["add_parser", "run"]
 
+_EPILOG = """\
+Options go before the program; what comes after it is the program's own.
+
+examples:
+  gpumemtrace run train.py --epochs 1
+  gpumemtrace run -o train.gmt train.py -o its-own-option
+  gpumemtrace run -m torch.distributed.run --nproc-per-node 2 train.py
+"""
+
 
 def add_parser(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
@@ -19,7 +28,8 @@ def add_parser(
         description="Run a Python program and record every allocation of CUDA memory it makes. The "
         "program needs no change; its output and exit status stay its own. Python processes that "
         "it starts (torchrun, multiprocessing) are recorded too, each in a file of its own.",
-        epilog="options go before the program: gpumemtrace run -o train.gmt train.py --epochs 1",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_recording(parser)
     add_program(parser)

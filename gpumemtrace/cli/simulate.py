@@ -16,6 +16,15 @@ __all__ = ["add_parser", "run"]
 
 DEFAULT_GPU = "h100"
 
+_EPILOG = """\
+Options go before the program; what comes after it is the program's own.
+
+examples:
+  gpumemtrace simulate --gpu a100-40gb train.py --epochs 1
+  gpumemtrace simulate --memory 24GiB --compute-capability 8.9 train.py
+  gpumemtrace simulate --alloc-conf expandable_segments:True -o train.gmt train.py
+"""
+
 
 def add_parser(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
@@ -27,8 +36,8 @@ def add_parser(
         description="Run a Python program on a simulated GPU and record every allocation of CUDA "
         "memory it makes. PyTorch's own allocator, autograd and optimizers run; kernels do "
         "nothing, so losses mean nothing. What was approximated is listed in the trace.",
-        epilog="examples: gpumemtrace simulate --gpu a100-40gb train.py --epochs 1; "
-        "gpumemtrace simulate --memory 24GiB --compute-capability 8.9 train.py",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     card = parser.add_argument_group("the card")
     card.add_argument(

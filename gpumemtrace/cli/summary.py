@@ -28,7 +28,7 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "summary",
-        help="peaks, phases, what owns the peak, growth and advice on one screen",
+        help="peaks, phases, what owns the peak, growth, advice",
         description="Show the peaks of each device, what each phase did, what the peak is made of, "
         "whether memory grows, what would lower the peak, and what was lost.",
         epilog=_EPILOG,
