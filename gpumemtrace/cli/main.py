@@ -39,6 +39,7 @@ from gpumemtrace.cli import (
     simulate,
     summary,
     times,
+    top,
 )
 from gpumemtrace.cli.grouped_help import GroupedParser
 from gpumemtrace.errors import GpuMemTraceError
@@ -62,6 +63,7 @@ class Command(Protocol):
 GROUPS: dict[str, tuple[Command, ...]] = {
     "record": (demo, run, simulate),
     "look": (
+        top,
         info,
         summary,
         peak,
