@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from gpumemtrace.cli.options import add_json, add_trace
+from gpumemtrace.cli.options import add_json, add_quiet, add_trace
 
 if TYPE_CHECKING:
     from gpumemtrace.analysis.live import Follower, LiveStatus
@@ -44,6 +44,7 @@ def add_parser(
     )
     parser.add_argument("--once", action="store_true", help="look once and exit")
     add_json(parser)
+    add_quiet(parser)
     return parser
 
 

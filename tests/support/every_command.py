@@ -12,6 +12,7 @@ __all__ = ["FILES", "MAKES_FILES", "NAMES", "NO_TRACE", "prepare"]
 
 # What each command is given. Where a file stands first, that is the one it reads.
 FILES: dict[str, list[str]] = {
+    "top": ["train.gmt"],
     "info": ["train.gmt"],
     "check": ["train.gmt"],
     "summary": ["train.gmt"],
