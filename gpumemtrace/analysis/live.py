@@ -6,8 +6,10 @@ The file is read, never the process: following a run costs it nothing.
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,9 @@ class LiveStatus:
     """Where the run is. ``events_per_s``: since the look before, None at the first.
 
     ``step``: the one that is going on. ``phase``: path of the driving thread's phase, outermost
-    first. ``age_s``: seconds since the file last grew. ``is_closed``: the recording has ended.
+    first. ``age_s``: seconds since the file last grew. ``is_closed``: the recording has ended well;
+    ``is_over``: nothing can come any more, since it ended or the process that wrote is gone (from
+    another host nobody can tell: then it is not).
     """
 
     path: str
@@ -56,6 +60,7 @@ class LiveStatus:
     file_bytes: int
     age_s: float
     is_closed: bool
+    is_over: bool
     step: int
     phase: tuple[str, ...]
     devices: tuple[LiveDevice, ...]
@@ -157,6 +162,7 @@ class Follower:
             file_bytes=file.size_bytes,
             age_s=max(time.time() - self._path.stat().st_mtime, 0.0),
             is_closed=file.complete,
+            is_over=file.complete or not _may_be_written(file.run_record),
             step=self._step,
             phase=names.paths[phase] if phase >= 0 else (),
             devices=tuple(self._device(file, number) for number in sorted(self._highest)),
@@ -170,3 +176,10 @@ class Follower:
             values["device_used"] = self._used[number]
         peak = {name: self._highest[number].get(name, 0) for name in values}
         return LiveDevice(number, device_facts(file.run_record, number), values, peak)
+
+
+def _may_be_written(run_record: Mapping[str, Any]) -> bool:
+    pid, host = run_record.get("pid"), run_record.get("host")
+    if not isinstance(pid, int):
+        return False  # no recorder's file
+    return host != socket.gethostname() or Path(f"/proc/{pid}").exists()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _EPILOG = """\
-The trace is read, never the process: watching costs the run nothing. Ends when the recording ends,
-or with Ctrl-C.
+The trace is read, never the process: watching costs the run nothing. Ends when the recording ends
+or its process is gone, or with Ctrl-C.
 
 examples:
   gpumemtrace top gpumemtrace-train.0.4711.gmt
@@ -67,7 +67,7 @@ def _print_on(follower: Follower, args: argparse.Namespace) -> None:
     while True:
         status = follower.look()
         print(json.dumps(status.to_dict()) if args.json else status_line(status), flush=True)
-        if args.once or status.is_closed:
+        if args.once or status.is_over:
             return
         time.sleep(args.interval)
 
@@ -83,7 +83,7 @@ def _refresh(follower: Follower, interval_s: float) -> None:
         while True:
             status: LiveStatus = follower.look()
             live.update(status_screen(console, status), refresh=True)
-            if status.is_closed:
+            if status.is_over:
                 return
             time.sleep(interval_s)
 

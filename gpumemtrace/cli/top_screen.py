@@ -58,6 +58,8 @@ def _heading(status: LiveStatus) -> str:
         parts.append(f"{status.dropped_events:,} events lost")
     if status.is_closed:
         parts.append("ended")
+    elif status.is_over:
+        parts.append("cut short: its process is gone")
     elif status.age_s > _SILENT_S:
         parts.append(f"nothing written for {format_duration(status.age_s)}")
     return ", ".join(parts)
