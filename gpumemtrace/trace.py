@@ -10,6 +10,7 @@ from gpumemtrace.analysis.facts import simulated_run
 from gpumemtrace.analysis.fragmentation import Fragmentation, find_fragmentation
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.lifetimes import Lifetimes, find_lifetimes
+from gpumemtrace.analysis.oom import Oom, find_oom
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.segments import SegmentState, find_segments
 from gpumemtrace.analysis.step_times import StepTimes, find_step_times
@@ -112,6 +113,10 @@ class Trace(TraceData):
         return find_fragmentation(
             self, device=device, event=event, step=step, time_ns=time_ns, top=top
         )
+
+    def oom(self) -> Oom:
+        """Say why requests failed, and what would have helped; see `find_oom`."""
+        return find_oom(self)
 
 
 def open(path: str | os.PathLike[str], *, category_rules: Sequence[CategoryRule] = ()) -> Trace:

@@ -319,6 +319,11 @@ void LineGaps::feed(const Columns& records, const Lines& lines, const Where& whe
   }
 }
 
+void LineGaps::pass_time(std::int16_t number, std::int64_t time_ns) {
+  const auto found = devices_.find(number);
+  if (found != devices_.end()) let_time_pass(found->second, time_ns);
+}
+
 void LineGaps::cache_emptied(const Columns& records, std::size_t i, std::int64_t time_ns) {
   for (auto& [number, state] : devices_) {
     doubt_sample(state, subtract(time_ns, static_cast<std::int64_t>(records.extra[i])));

@@ -154,6 +154,8 @@ class LineGaps {
   void begin(std::int16_t device, std::int64_t requested, std::int64_t allocated,
              std::int64_t active, std::int64_t reserved);
   void feed(const Columns& records, const Lines& lines, const Where& where);
+  // No record of the device comes before `time_ns`: its last sample may be a reading by then.
+  void pass_time(std::int16_t device, std::int64_t time_ns);
   // No record follows.
   void finish();
 

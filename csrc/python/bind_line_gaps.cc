@@ -137,6 +137,7 @@ void register_line_gaps(py::module_& module) {
       .def("begin", &LineGaps::begin, py::arg("device"), py::arg("requested"), py::arg("allocated"),
            py::arg("active"), py::arg("reserved"))
       .def("feed", &feed, py::arg("columns"), py::arg("lines"), py::arg("first_event"))
+      .def("pass_time", &LineGaps::pass_time, py::arg("device"), py::arg("time_ns"))
       .def("finish", &LineGaps::finish)
       .def_property_readonly("devices", &devices);
 }

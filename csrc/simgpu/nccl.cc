@@ -25,12 +25,17 @@ struct Communicator {
 
 constexpr int kUnhandledCudaError = 1;  // ncclUnhandledCudaError
 
+thread_local const char* t_last_error = "";
+
 int make(Communicator** out, int size, int rank) {
   simgpu::count_approximation(
       "NCCL communicator", "its buffers count with GPUMEMTRACE_SIM_NCCL_BYTES; ranks never meet");
   void* buffers = nullptr;
   if (const uint64_t bytes = simgpu::config().nccl_bytes; bytes > 0) {
-    if (cudaMalloc(&buffers, bytes) != cudaSuccess) return kUnhandledCudaError;
+    if (cudaMalloc(&buffers, bytes) != cudaSuccess) {
+      t_last_error = "Cuda failure 2 'out of memory'";
+      return kUnhandledCudaError;
+    }
   }
   *out = new Communicator{size, rank, simgpu::current_device(), buffers};
   return 0;
@@ -61,9 +66,10 @@ SIMGPU_API int ncclGetVersion(int* version) {
   return 0;
 }
 SIMGPU_API const char* ncclGetErrorString(int status) {
-  return status == 0 ? "no error" : "not simulated";
+  if (status == 0) return "no error";
+  return status == kUnhandledCudaError ? "unhandled cuda error" : "not simulated";
 }
-SIMGPU_API const char* ncclGetLastError(void*) { return "not simulated"; }
+SIMGPU_API const char* ncclGetLastError(void*) { return t_last_error; }
 SIMGPU_API int ncclGetUniqueId(UniqueId* id) {
   std::memset(id, 1, sizeof *id);
   return 0;

@@ -21,6 +21,7 @@ __all__ = ["Advice", "Bottleneck", "PeakFigures", "advise", "find_bottleneck"]
 _LEAST_SHARE = 0.01
 # Beyond the named categories: what the allocator keeps, and what others hold on the card.
 CACHE, OUTSIDE = "cache", "outside"
+HALVE_BATCH = "halve the batch or the sequence length"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class PeakFigures:
     ``category_bytes``: at the highest instant of the allocated line, whose phase is ``phase``.
     ``active_bytes``, ``reserved_bytes``, ``outside_bytes``: peaks; None = not known.
     ``expandable_segments``: whether the allocator used them. ``world_size``: processes.
+    ``moment``: what the instant is called in the evidence.
     """
 
     allocated_bytes: int
@@ -41,6 +43,7 @@ class PeakFigures:
     outside_bytes: int | None
     expandable_segments: bool
     world_size: int
+    moment: str = "at the peak"
 
 
 @dataclass(frozen=True)
@@ -109,13 +112,13 @@ def _with_half(figures: PeakFigures, category: str) -> int:
     return max(total - int(figures.composition.highest_with_half[at]), 0)
 
 
-def _at_peak(figures: PeakFigures, category: str) -> str:
+def _at_moment(figures: PeakFigures, category: str) -> str:
     size = figures.category_bytes.get(category, 0)
-    return f"{format_bytes(size)} at the peak"
+    return f"{format_bytes(size)} {figures.moment}"
 
 
 def _about_activations(figures: PeakFigures) -> list[Advice]:
-    evidence = _at_peak(figures, "activation")
+    evidence = _at_moment(figures, "activation")
     return [
         Advice(
             "activation",
@@ -126,7 +129,7 @@ def _about_activations(figures: PeakFigures) -> list[Advice]:
         ),
         Advice(
             "activation",
-            "halve the batch or the sequence length",
+            HALVE_BATCH,
             "allocated",
             _with_half(figures, "activation"),
             evidence,
@@ -137,7 +140,7 @@ def _about_activations(figures: PeakFigures) -> list[Advice]:
 def _about_optimizer_state(figures: PeakFigures) -> list[Advice]:
     size = figures.category_bytes.get("optimizer_state", 0)
     bound = _without(figures, "optimizer_state")
-    evidence = _at_peak(figures, "optimizer_state")
+    evidence = _at_moment(figures, "optimizer_state")
     return [
         Advice(
             "optimizer_state",
@@ -170,7 +173,7 @@ def _sharded(figures: PeakFigures, category: str, change: str) -> list[Advice]:
     ranks = max(figures.world_size, 2)
     size = figures.category_bytes.get(category, 0)
     saves = min(size - size // ranks, _without(figures, category))
-    evidence = f"{_at_peak(figures, category)}, over {ranks} GPUs a part in {ranks} on each"
+    evidence = f"{_at_moment(figures, category)}, over {ranks} GPUs a part in {ranks} on each"
     return [Advice(category, change, "allocated", saves, evidence)]
 
 
@@ -183,7 +186,7 @@ def _about_temporaries(figures: PeakFigures) -> list[Advice]:
             "use a fused optimizer (fused=True), or foreach=False",
             "allocated",
             _without(figures, "temporary"),
-            f"the peak is in the optimizer's step: temporaries of {_at_peak(figures, 'temporary')}",
+            f"temporaries of {_at_moment(figures, 'temporary')}, in the optimizer's step",
         )
     ]
 

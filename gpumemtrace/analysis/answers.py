@@ -20,6 +20,7 @@ from gpumemtrace.analysis.advice import (
 )
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, CategoryFinder, find_categories
 from gpumemtrace.analysis.driver_time import DriverFinder
+from gpumemtrace.analysis.facts import uses_expandable_segments, world_size
 from gpumemtrace.analysis.growth import DeviceGrowth, Growth, judge_growth
 from gpumemtrace.analysis.lines import LineConsumer, feed_lines
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
@@ -153,8 +154,8 @@ def _answer(
         active_bytes=_peak(device, "active"),
         reserved_bytes=_peak(device, "reserved"),
         outside_bytes=_outside(device),
-        expandable_segments="expandable_segments:True" in _settings(trace),
-        world_size=_world_size(trace),
+        expandable_segments=uses_expandable_segments(trace.run_record),
+        world_size=world_size(trace.run_record),
     )
     return DeviceAnswers(
         summary=device,
@@ -177,13 +178,3 @@ def _outside(device: DeviceSummary) -> int | None:
     """What is in use on the card beside what the allocator holds, when it is fullest."""
     used, reserved = _peak(device, "device_used"), _peak(device, "reserved")
     return None if used is None or reserved is None else max(used - reserved, 0)
-
-
-def _settings(trace: TraceData) -> str:
-    allocator = trace.run_record.get("allocator")
-    return str(allocator.get("settings") or "") if isinstance(allocator, dict) else ""
-
-
-def _world_size(trace: TraceData) -> int:
-    size = trace.run_record.get("world_size")
-    return size if isinstance(size, int) else 1

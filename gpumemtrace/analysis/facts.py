@@ -12,7 +12,15 @@ from gpumemtrace.analysis.peaks import Peak
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["DeviceFacts", "Simulated", "device_facts", "find_failures", "simulated_run"]
+__all__ = [
+    "DeviceFacts",
+    "Simulated",
+    "device_facts",
+    "find_failures",
+    "simulated_run",
+    "uses_expandable_segments",
+    "world_size",
+]
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,19 @@ def simulated_run(run_record: Mapping[str, Any]) -> Simulated | None:
     if not isinstance(simulated, dict):
         return Simulated(str(simulated), ())
     return Simulated(str(simulated.get("gpu")), tuple(simulated.get("approximations") or ()))
+
+
+def uses_expandable_segments(run_record: Mapping[str, Any]) -> bool:
+    """Return whether the allocator was told to grow its segments."""
+    allocator = run_record.get("allocator")
+    settings = allocator.get("settings") if isinstance(allocator, dict) else None
+    return "expandable_segments:True" in str(settings or "")
+
+
+def world_size(run_record: Mapping[str, Any]) -> int:
+    """Return how many processes the run had, 1 where the run record does not say."""
+    size = run_record.get("world_size")
+    return size if isinstance(size, int) else 1
 
 
 def find_failures(trace: TraceData, device: int) -> tuple[Peak, ...]:

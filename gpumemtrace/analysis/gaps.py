@@ -94,7 +94,7 @@ def gaps_at(trace: TraceData, event: int, *, device: int = 0) -> Gaps:
         # What follows in the same call of the allocator: the segment that it took.
         while end < len(batch) and batch.raw["kind"][end] in _SAME_CALL:
             end += 1
-        finder.feed_until(batch, lines, min(end, len(batch)))
+        finder.feed_part(batch, lines, 0, min(end, len(batch)))
         if end < len(batch):
             break
     found = finder.now(device)
@@ -125,15 +125,21 @@ class GapFinder:
         columns |= {"step": batch.step, "phase_path": batch.phase_path}
         self._core.feed(batch.raw, columns, batch.first_event)
 
-    def feed_until(self, batch: Batch, lines: Lines, end: int) -> None:
-        """Take the first ``end`` records of a batch."""
-        part = slice(0, end)
-        cut = batch.window(0, end, first_event=batch.first_event, is_lead_in=batch.is_lead_in)
+    def feed_part(self, batch: Batch, lines: Lines, first: int, end: int) -> None:
+        """Take records ``first`` to ``end`` (exclusive) of a batch."""
+        part = slice(first, end)
+        events = batch.first_event + int(np.count_nonzero(batch.is_event[:first]))
+        cut = batch.window(first, end, first_event=events, is_lead_in=batch.is_lead_in)
         values = {name: line[part] for name, line in lines.values.items()}
         self.feed(cut, Lines(cut, values, lines.device[part], lines.uncertain[part], lines.devices))
 
-    def now(self, device: int) -> Gaps | None:
-        """Return the gaps of a device after the last record; None when it had none yet."""
+    def now(self, device: int, *, until_ns: int | None = None) -> Gaps | None:
+        """Return the gaps of a device after the last record; None when it had none yet.
+
+        ``until_ns``: the time of the next one, where it is known.
+        """
+        if until_ns is not None:
+            self._core.pass_time(device, until_ns)
         state = self._core.devices.get(device)
         return None if state is None else _as_gaps(state["now"], own_is_known=state["own_is_known"])
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from gpumemtrace.analysis.segments import SegmentTotals
 
-__all__ = ["LargestRequest", "RequestOutcome", "largest_request", "serve"]
+__all__ = [
+    "LargestRequest",
+    "RequestOutcome",
+    "largest_request",
+    "new_memory_bytes",
+    "serve",
+]
 
 _MIB = 1 << 20
 # PyTorch's kSmallSize, kSmallBuffer, kMinLargeAlloc, kLargeBuffer and kRoundLarge.
@@ -110,6 +116,20 @@ def serve(
     )
 
 
+def new_memory_bytes(
+    request_bytes: int, state: SegmentTotals | None = None, *, stream: int | None = None
+) -> int:
+    """Return what the driver has to give for a request that no cached block serves.
+
+    ``state``: after the cache has gone back; with it, an expandable segment of ``stream`` (by
+    default the main one) grows at its end.
+    """
+    tail = None
+    if state is not None:
+        tail = _tails(state, state.main_stream if stream is None else stream)[1]
+    return _new_bytes(-(-request_bytes // 512) * 512, tail)
+
+
 def _largest_cached(state: SegmentTotals, stream: int) -> tuple[int, int]:
     """Return the largest free block of the pool for small requests, and of the other."""
     largest = [0, 0]
@@ -144,10 +164,14 @@ def _largest_new(free_bytes: int, tail: int | None) -> int:
 
 
 def _can_be_new(rounded: int, free_bytes: int, tail: int | None) -> bool:
+    return _new_bytes(rounded, tail) <= free_bytes
+
+
+def _new_bytes(rounded: int, tail: int | None) -> int:
     if rounded <= _SMALL_REQUEST:
-        return free_bytes >= _SMALL_SEGMENT
+        return _SMALL_SEGMENT
     if tail is not None:
-        return -(-(rounded - tail) // _LARGE_SEGMENT) * _LARGE_SEGMENT <= free_bytes
+        return -(-(rounded - tail) // _LARGE_SEGMENT) * _LARGE_SEGMENT
     if rounded < _ROUNDED_LARGE:
-        return free_bytes >= _LARGE_SEGMENT
-    return -(-rounded // _SEGMENT_ROUNDING) * _SEGMENT_ROUNDING <= free_bytes
+        return _LARGE_SEGMENT
+    return -(-rounded // _SEGMENT_ROUNDING) * _SEGMENT_ROUNDING

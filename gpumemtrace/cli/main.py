@@ -31,6 +31,7 @@ from gpumemtrace.cli import (
     growth,
     import_,
     info,
+    oom,
     peak,
     phases,
     plot,
@@ -71,6 +72,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         phases,
         times,
         fragmentation,
+        oom,
         plot,
         report,
     ),
@@ -89,7 +91,6 @@ examples:
   gpumemtrace demo                           see it work, with or without a GPU
   gpumemtrace run train.py --epochs 1        trace a script on this machine
   gpumemtrace simulate --gpu h100 train.py   the same trace without a GPU
-  gpumemtrace peak train.gmt                 what owned the memory at its peak?
 """
 
 

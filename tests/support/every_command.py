@@ -21,6 +21,7 @@ FILES: dict[str, list[str]] = {
     "phases": ["train.gmt"],
     "times": ["train.gmt"],
     "fragmentation": ["train.gmt"],
+    "oom": ["train.gmt"],
     "compare": ["train.gmt", "--steps-a", "2:6", "--steps-b", "6:10"],
     "budget": ["train.gmt", "rules.toml"],
     "plot": ["train.gmt", "-f", "-o", "out.png"],

@@ -1,0 +1,226 @@
+"""Why a request failed: the lines at that instant, who held the memory, what would have helped.
+
+Every figure is of this trace. One pass looks at all failed requests, after `TraceData.records` has
+found them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
+from gpumemtrace.analysis.facts import device_facts, uses_expandable_segments, world_size
+from gpumemtrace.analysis.gap_results import DeviceGaps, Place
+from gpumemtrace.analysis.lines import feed_lines
+from gpumemtrace.analysis.live_set import LiveSet
+from gpumemtrace.analysis.oom_help import choose_cause, find_helps, unusable_bytes
+from gpumemtrace.analysis.oom_results import (
+    CAUSES,
+    FailedRequest,
+    Help,
+    LargeGroup,
+    Oom,
+    OutsideFailure,
+)
+from gpumemtrace.analysis.oom_walk import FailureWalk, Scene
+from gpumemtrace.analysis.serving import new_memory_bytes, serve
+from gpumemtrace.schema import Kind
+from gpumemtrace.trace_data import TraceData
+
+__all__ = [
+    "CAUSES",
+    "FailedRequest",
+    "Help",
+    "LargeGroup",
+    "Oom",
+    "OutsideFailure",
+    "find_oom",
+]
+
+_MOST_GROUPS = 10
+_MOST_EXPLAINED = 20
+_OUT_OF_MEMORY = ("out of memory", "alloc_failed")
+# What a library also says of other faults: a sign only when hardly anything was free.
+_PERHAPS_OUT_OF_MEMORY = ("unhandled cuda error", "unhandled system error", "internal error")
+_WORDS = (*_OUT_OF_MEMORY, *_PERHAPS_OUT_OF_MEMORY)
+_HARDLY_ANY = 0.1  # of the device's memory
+
+
+def find_oom(trace: TraceData) -> Oom:
+    """Explain each request that failed, and an end for want of memory outside PyTorch."""
+    failed = trace.records(Kind.ALLOC_FAILED)
+    count = len(failed["event"])
+    error = _error_at_end(trace)
+    is_pytorch = "OutOfMemoryError" in str(error.get("type"))
+    if not count and (is_pytorch or not any(word in _message(error) for word in _WORDS)):
+        return Oom(0, False, (), None)
+    rows = list(range(count))
+    if count > _MOST_EXPLAINED:
+        rows = [*rows[: _MOST_EXPLAINED - 1], count - 1]
+    requests = [{name: int(column[row]) for name, column in failed.items()} for row in rows]
+    walk = FailureWalk(trace, requests)
+    stream = feed_lines(trace.whole, walk)
+    devices = {device.device: device for device in walk.gaps.finish(stream)}
+    explained = []
+    if requests:
+        categories = walk.categories() or find_categories(trace)
+        explained = [
+            _explain(trace, request, walk.scenes[i], devices.get(request["device"]), categories)
+            for i, request in enumerate(requests)
+        ]
+    outside = None if is_pytorch else _outside_failure(error, devices)
+    return Oom(count, count > 0 and is_pytorch, tuple(explained), outside)
+
+
+def _explain(
+    trace: TraceData,
+    request: dict[str, int],
+    scene: Scene,
+    device: DeviceGaps | None,
+    categories: Categories,
+) -> FailedRequest:
+    size, stream = request["size_bytes"], request["stream"]
+    free = _device_free(request, scene)
+    needed = new_memory_bytes(size, scene.after, stream=stream)
+    missing = None if free is None else needed - free
+    outside = _outside_bytes(trace, request["device"], free, scene, device)
+    lacking = {} if scene.after is None else unusable_bytes(scene.after, stream)
+    lacking["outside"] = outside or 0
+    assert scene.blocks is not None
+    blocks = _with_categories(scene.blocks, categories)
+    phase = trace.phase_name(request["phase"])
+    expandable = uses_expandable_segments(trace.run_record)
+    helps = find_helps(
+        blocks,
+        lacking,
+        request_bytes=size,
+        phase=phase,
+        device_free_bytes=free,
+        missing_bytes=missing,
+        expandable_segments=expandable,
+        world_size=world_size(trace.run_record),
+    )
+    path = request["phase_path"]
+    return FailedRequest(
+        device=request["device"],
+        request_bytes=size,
+        stream=stream,
+        place=Place(
+            request["time_ns"],
+            request["event"],
+            request["step"],
+            trace.phase_paths[path] if path >= 0 else None,
+        ),
+        cause=choose_cause(missing, lacking),
+        gaps=scene.gaps,
+        found=None
+        if scene.before is None
+        else serve(scene.before, size, stream=stream, device_free_bytes=_free_before(free, scene)),
+        device_free_bytes=free,
+        needed_bytes=needed,
+        missing_bytes=None if missing is None else max(missing, 0),
+        free_bytes=None if scene.after is None else dict(scene.after.free_bytes),
+        outside_bytes=outside,
+        groups=_groups(trace, blocks),
+        helps=helps,
+    )
+
+
+def _device_free(request: dict[str, int], scene: Scene) -> int | None:
+    """Return what the driver said right then. 0 there may mean that it did not say."""
+    if request["extra"]:
+        return request["extra"]
+    if scene.gaps_after is None or scene.gaps_after.device_free is None:
+        return None
+    return max(scene.gaps_after.device_free, 0)
+
+
+def _free_before(free: int | None, scene: Scene) -> int | None:
+    """Return what the device had free before the allocator gave its cache back."""
+    if free is None or scene.before is None or scene.after is None:
+        return None
+    return max(free - (scene.before.reserved_bytes - scene.after.reserved_bytes), 0)
+
+
+def _outside_bytes(
+    trace: TraceData, number: int, free: int | None, scene: Scene, device: DeviceGaps | None
+) -> int | None:
+    """Return what is in use outside PyTorch beyond the baseline, and by other processes."""
+    after = scene.gaps_after
+    if device is None or device.baseline is None or free is None or after is None:
+        return None
+    capacity = after.capacity or device_facts(trace.run_record, number).capacity_bytes
+    if capacity is None or after.reserved is None:
+        return None
+    first = device.baseline.gaps
+    at_first = (first.outside or 0) + (first.unattributed or 0)
+    return max(capacity - free - after.reserved - at_first, 0)
+
+
+def _with_categories(blocks: LiveSet, categories: Categories) -> LiveSet:
+    columns = {name: getattr(blocks, name) for name in blocks.__dataclass_fields__}
+    return LiveSet(**(columns | {"category_id": categories.category_id[blocks.alloc]}))
+
+
+def _groups(trace: TraceData, blocks: LiveSet) -> tuple[LargeGroup, ...]:
+    keys = np.stack(
+        [
+            blocks.category_id.astype(np.int64),
+            blocks.birth_phase.astype(np.int64),
+            blocks.requested_bytes,
+        ],
+        axis=1,
+    )
+    kinds, which, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    order = np.argsort(-kinds[:, 2] * count, kind="stable")[:_MOST_GROUPS]
+    return tuple(_group(trace, kinds[i], blocks.birth_step[which == i]) for i in order)
+
+
+def _group(
+    trace: TraceData, kind: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]
+) -> LargeGroup:
+    return LargeGroup(
+        category=CATEGORY_NAMES[int(kind[0])],
+        phase=trace.phase_name(int(kind[1])),
+        size_bytes=int(kind[2]),
+        blocks=len(steps),
+        first_step=int(steps.min()),
+        last_step=int(steps.max()),
+    )
+
+
+def _error_at_end(trace: TraceData) -> dict[str, Any]:
+    error = trace.footer.get("error")
+    return error if isinstance(error, dict) else {}
+
+
+def _message(error: dict[str, Any]) -> str:
+    return str(error.get("message", "")).lower()
+
+
+def _outside_failure(
+    error: dict[str, Any], devices: dict[int, DeviceGaps]
+) -> OutsideFailure | None:
+    found = [
+        (extreme, number)
+        for number, device in devices.items()
+        if (extreme := device.highest.get("device_free")) is not None
+    ]
+    message = _message(error)
+    if not found or not any(word in message for word in _WORDS):
+        return None
+    lowest, number = min(found, key=lambda entry: entry[0].size_bytes)
+    is_sure = any(word in message for word in _OUT_OF_MEMORY)
+    if not is_sure and lowest.size_bytes > _HARDLY_ANY * (lowest.gaps.capacity or 0):
+        return None
+    return OutsideFailure(
+        error=f"{error.get('type')}: {error.get('message')}",
+        device=number,
+        device_free_bytes=max(lowest.size_bytes, 0),
+        cached_bytes=lowest.gaps.cached or 0,
+        place=lowest.place,
+    )
