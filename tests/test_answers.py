@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from hypothesis import given
+from slow_gaps import MS, sample
 from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
 
 from gpumemtrace.analysis.advice import Advice
@@ -186,3 +187,22 @@ def test_on_the_screen_and_as_json(tmp_path, capsys):
     (device,) = found["devices"]
     assert device["advice"][0].keys() == {"about", "change", "line", "saves_bytes", "evidence"}
     assert sum(device["categories_at_peak"].values()) == device["peak_bytes"]["allocated"]
+
+
+def test_what_lies_outside_and_the_headroom(tmp_path, capsys):
+    builder = TraceBuilder().phase("forward").alloc(512, 20 * MIB).stats(*[20 * MIB] * 3, 30 * MIB)
+    sample(builder, used=100 * MIB, own=60 * MIB, others=35 * MIB)
+    builder.alloc(30 * MIB, MIB, after_ns=40 * MS).add(Kind.ALLOC_FAILED, size_bytes=MIB)
+    builder.stats(10 * MIB, 9 * MIB, 21 * MIB, 30 * MIB)
+    builder.trace().save(tmp_path / "a.gmt")
+    assert main(["summary", "-q", str(tmp_path / "a.gmt")]) == 0
+    out = capsys.readouterr().out
+    assert "Outside PyTorch at the peak: 30.0 MiB; other processes: 35.0 MiB.\n" in out
+    assert "Least free on the device: 900.0 MiB in forward, step 0; never less than 909.0 MiB" in out
+    assert "requested above allocated in 1 records, by 1.0 MiB at most: counters.\n" in out
+    assert "gpumemtrace oom" in out
+    assert main(["summary", "--json", str(tmp_path / "a.gmt")]) == 0
+    gaps = json.loads(capsys.readouterr().out)["devices"][0]["gaps"]
+    assert gaps["at_peak"]["outside"] == gaps["outside"]["at_first_bytes"] == 30 * MIB
+    assert gaps["lowest"]["device_free"]["bytes"] == 900 * MIB
+    assert [found["pair"] for found in gaps["order_breaks"]] == ["requested>allocated"]

@@ -21,6 +21,7 @@ from gpumemtrace.analysis.advice import (
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, CategoryFinder, find_categories
 from gpumemtrace.analysis.driver_time import DriverFinder
 from gpumemtrace.analysis.facts import uses_expandable_segments, world_size
+from gpumemtrace.analysis.gaps import DeviceGaps, GapFinder
 from gpumemtrace.analysis.growth import DeviceGrowth, Growth, judge_growth
 from gpumemtrace.analysis.lines import LineConsumer, feed_lines
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
@@ -40,7 +41,7 @@ class DeviceAnswers:
     ``category_bytes``: category -> bytes at the peak of the run, those that are not 0; they and
     ``not_seen_bytes`` (of blocks that the trace has not seen) add up to the allocated peak, 0 bytes
     off. ``places``, ``composition``: every step at its own peak. ``bottleneck``: None if nothing
-    was allocated.
+    was allocated. ``gaps``: between the five lines; None where the device has no lines.
     """
 
     summary: DeviceSummary
@@ -51,6 +52,7 @@ class DeviceAnswers:
     bottleneck: Bottleneck | None
     advice: tuple[Advice, ...]
     growth: DeviceGrowth | None
+    gaps: DeviceGaps | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the summary of the device does not have, as JSON-like values."""
@@ -60,6 +62,7 @@ class DeviceAnswers:
             "bottleneck": None if self.bottleneck is None else self.bottleneck.to_dict(),
             "advice": [advice.to_dict() for advice in self.advice],
             "growth": None if self.growth is None else self.growth.to_dict(),
+            "gaps": None if self.gaps is None else self.gaps.to_short_dict(),
         }
 
 
@@ -100,8 +103,8 @@ def find_answers(trace: TraceData, *others: LineConsumer) -> Answers:
     ``others`` share the first.
     """
     summary, places = SummaryBuilder(trace), PeakPlaceFinder("allocated")
-    driver, kinds = DriverFinder(trace), CategoryFinder(trace)
-    consumers = (*summary.consumers, places, driver, *others)
+    driver, kinds, gaps = DriverFinder(trace), CategoryFinder(trace), GapFinder(trace)
+    consumers = (*summary.consumers, places, driver, gaps, *others)
     is_whole = trace.whole is trace and not trace.category_rules
     stream = feed_lines(trace, *consumers, kinds) if is_whole else feed_lines(trace, *consumers)
     categories = kinds.finish() if is_whole else find_categories(trace)
@@ -119,6 +122,7 @@ def find_answers(trace: TraceData, *others: LineConsumer) -> Answers:
     composition = composer.finish()
     growth_of = {device.device: device for device in growth.devices}
     places_of = {found.device: found for found in found_places}
+    gaps_of = {found.device: found for found in gaps.finish(stream)}
     return Answers(
         summary=summed_up,
         devices=tuple(
@@ -128,6 +132,7 @@ def find_answers(trace: TraceData, *others: LineConsumer) -> Answers:
                 places_of[device.device],
                 composition[device.device],
                 growth_of.get(device.device),
+                gaps_of.get(device.device),
             )
             for device in summed_up.devices
         ),
@@ -142,6 +147,7 @@ def _answer(
     places: PeakPlaces,
     composition: PeakComposition,
     growth: DeviceGrowth | None,
+    gaps: DeviceGaps | None,
 ) -> DeviceAnswers:
     row = int(np.argmax(places.lines["allocated"]))
     at_peak = composition.category_bytes[row]
@@ -166,6 +172,7 @@ def _answer(
         bottleneck=find_bottleneck(figures),
         advice=advise(figures),
         growth=growth,
+        gaps=gaps,
     )
 
 

@@ -203,6 +203,26 @@ class DeviceGaps:
             grown[change.phase] = grown.get(change.phase, 0) + change.change_bytes
         return grown
 
+    def to_short_dict(self) -> dict[str, Any]:
+        """Return the peak, the headroom and what lies outside, as JSON-like values."""
+        at_peak, outside = self.highest.get("allocated"), self.highest.get("outside")
+        return {
+            "own_is_known": self.own_is_known,
+            "at_peak": None if at_peak is None else at_peak.gaps.to_dict(),
+            "lowest": {
+                name: self.highest[name].to_dict() if name in self.highest else None
+                for name in ("device_free", "device_free_with_cached")
+            },
+            "outside": {
+                "at_first_bytes": None if self.baseline is None else self.baseline.outside_bytes,
+                "highest_bytes": None if outside is None else outside.size_bytes,
+                "change_bytes": {
+                    "/".join(path): size for path, size in self.outside_by_phase.items() if size
+                },
+            },
+            "order_breaks": [found.to_dict() for found in self.breaks],
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values. Keys are added by later versions, none goes away."""
         return {

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from gpumemtrace.analysis.advice import CACHE, OUTSIDE, Bottleneck
 from gpumemtrace.analysis.answers import Answers, DeviceAnswers
+from gpumemtrace.analysis.gap_results import DeviceGaps, Extreme
 from gpumemtrace.analysis.growth_wording import describe_growth
 from gpumemtrace.cli.console import make_table
 from gpumemtrace.units import format_bytes, format_duration
@@ -22,6 +23,8 @@ def print_device_answers(console: Console, device: DeviceAnswers) -> None:
         console.print(f"\nAt the peak: {_composition(device)}.", markup=False)
     if device.bottleneck is not None:
         console.print(_bottleneck_line(device.bottleneck), markup=False)
+    for line in _gap_lines(device.gaps):
+        console.print(line, markup=False)
     if device.growth is not None and device.growth.steps:
         console.print(f"Growth: {describe_growth(device.growth)}.", markup=False)
     _print_advice(console, device)
@@ -55,6 +58,38 @@ def _composition(device: DeviceAnswers) -> str:
 def _bottleneck_line(found: Bottleneck) -> str:
     name = _BOTTLENECKS.get(found.name, found.name.replace("_", " "))
     return f"Bottleneck: {name}, {found.share:.0%} of the memory that the run needs."
+
+
+def _gap_lines(gaps: DeviceGaps | None) -> list[str]:
+    if gaps is None:
+        return []
+    lines = []
+    peak = gaps.highest.get("allocated")
+    if peak is not None and peak.gaps.outside is not None:
+        what = "Outside PyTorch" if gaps.own_is_known else "Outside PyTorch or of other processes"
+        line = f"{what} at the peak: {format_bytes(peak.gaps.outside)}"
+        if peak.gaps.others is not None:
+            line += f"; other processes: {format_bytes(peak.gaps.others)}"
+        lines.append(f"{line}.")
+    free = gaps.highest.get("device_free")
+    if free is not None:
+        line = f"Least free on the device: {format_bytes(free.size_bytes)} in {_place(free)}"
+        with_cache = gaps.highest.get("device_free_with_cached")
+        if with_cache is not None:
+            line += f"; never less than {format_bytes(with_cache.size_bytes)} with the cache"
+        lines.append(f"{line}.")
+    lines += [
+        f"{found.pair.replace('_', ' ').replace('>', ' above ')} in {found.records:,} records, by "
+        f"{format_bytes(found.most_bytes)} at most: {found.reason.replace('_', ' ')}."
+        for found in gaps.breaks
+        if not found.is_harmless
+    ]
+    return lines
+
+
+def _place(found: Extreme) -> str:
+    phase = f"{'/'.join(found.place.phase)}, " if found.place.phase else ""
+    return f"{phase}step {found.place.step}"
 
 
 def _print_advice(console: Console, device: DeviceAnswers) -> None:

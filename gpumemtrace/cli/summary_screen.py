@@ -167,6 +167,8 @@ def _print_failures(console: Console, device: DeviceSummary) -> None:
         console.print(
             f"… showing {_MOST_FAILURES} of {len(device.out_of_memory):,} failed allocations."
         )
+    if device.out_of_memory:
+        console.print("Why, and what would have helped: gpumemtrace oom")
     if device.retries:
         console.print(
             f"{device.retries:,} times the allocator had to flush its cache and try again."
