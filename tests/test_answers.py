@@ -198,7 +198,9 @@ def test_what_lies_outside_and_the_headroom(tmp_path, capsys):
     assert main(["summary", "-q", str(tmp_path / "a.gmt")]) == 0
     out = capsys.readouterr().out
     assert "Outside PyTorch at the peak: 30.0 MiB; other processes: 35.0 MiB.\n" in out
-    assert "Least free on the device: 900.0 MiB in forward, step 0; never less than 909.0 MiB" in out
+    assert (
+        "Least free on the device: 900.0 MiB in forward, step 0; never less than 909.0 MiB" in out
+    )
     assert "requested above allocated in 1 records, by 1.0 MiB at most: counters.\n" in out
     assert "gpumemtrace oom" in out
     assert main(["summary", "--json", str(tmp_path / "a.gmt")]) == 0
