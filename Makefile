@@ -23,7 +23,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
   $(shell find cmake csrc gpumemtrace -type f -not -path '*/__pycache__/*')
 
 .PHONY: help demo test test-native test-python test-oldest test-install lint tidy format sanitize \
-  stubtest wheel install clean
+  stubtest docs wheel install clean
 .DELETE_ON_ERROR:
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make sanitize      the native tests under ASan + UBSan, then under TSan'
 	@echo 'make lint          format, types, layers, spelling; `make format` mends the format'
 	@echo 'make tidy          clang-tidy over the native core (apt install clang-tidy)'
+	@echo 'make docs          the documentation, into build/docs'
 	@echo 'make wheel         dist/*.tar.gz and dist/*.whl (for the torch of $(VENV))'
 	@echo 'make install       set up $(VENV) and install the package there'
 	@echo 'make clean         remove build/, dist/ and the environments'
@@ -80,6 +81,10 @@ $(STAMPS)/test-tools: $(STAMPS)/pip pyproject.toml
 
 $(STAMPS)/lint-tools: $(STAMPS)/pip pyproject.toml
 	$(PIP) install --quiet --group lint
+	@touch $@
+
+$(STAMPS)/docs-tools: $(STAMPS)/pip pyproject.toml
+	$(PIP) install --quiet --group docs
 	@touch $@
 
 install: $(STAMPS)/package
@@ -157,6 +162,13 @@ tidy: $(STAMPS)/test-tools
 stubtest: $(STAMPS)/package $(STAMPS)/lint-tools
 	cd $(BUILD) && $(VPYTHON) -m mypy.stubtest --concise gpumemtrace._core \
 	  --allowlist $(CURDIR)/.ci/stubtest_allowlist
+
+# Warnings are errors: a link to nowhere, a name that is not there.
+docs: $(STAMPS)/package $(STAMPS)/docs-tools
+	@mkdir -p $(BUILD)
+	cd $(BUILD) && $(VPYTHON) -m sphinx -q -W --keep-going -b html -d $(CURDIR)/$(BUILD)/doctrees \
+	  $(CURDIR)/docs $(CURDIR)/build/docs
+	@echo 'build/docs/index.html'
 
 wheel: $(STAMPS)/torch
 	$(PIP) install --quiet --group build
