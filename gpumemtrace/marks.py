@@ -159,6 +159,7 @@ class Marks:
     active_devices: tuple[int, ...]
     unknown_phases: int
     begins_at_step: bool  # the first record is a mark that begins a step and ends none
+    begins_inside_step: bool  # a slice of time: the step that it begins in began before it
 
     @property
     def events(self) -> int:
@@ -183,7 +184,7 @@ class Marks:
         first_event = np.concatenate([[0], marks["event"][:-1]])
         number = np.concatenate([[0], marks["size_bytes"][:-1]])
         ended = (marks["flags"] & StepFlags.SET) == 0
-        if self.begins_at_step:
+        if self.begins_at_step or self.begins_inside_step:
             ended[:1] = False
         count = len(ended)
         return Steps(
@@ -230,6 +231,7 @@ class MarksBuilder:
         self._is_kept = np.isin(np.arange(_MOST_KINDS), [int(kind) for kind in kinds])
         self._keeps_events = bool({Kind.ALLOC, Kind.FREE} & set(kinds))
         self._begins_at_step = False
+        self._begins_inside_step = False
         self._rows: list[dict[str, npt.NDArray[Any]]] = []
         self._counts = np.zeros(_MOST_KINDS, np.int64)
         self._other_devices: set[int] = set()
@@ -254,6 +256,7 @@ class MarksBuilder:
             self._first_ns = int(raw["time_ns"][0])
             self._last_ns = self._first_ns
             self._begins_at_step = begins_at_step(batch)
+            self._begins_inside_step = batch.first_record > 0 and not self._begins_at_step
         # Clocks of several threads may step back a little: the end is the latest time seen.
         self._last_ns = max(self._last_ns, int(raw["time_ns"].max()))
         if self._keeps_events:
@@ -296,6 +299,7 @@ class MarksBuilder:
             tuple(sorted(self._active_devices - {-1})),
             unknown,
             self._begins_at_step,
+            self._begins_inside_step,
         )
 
 

@@ -16,6 +16,7 @@ from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
 from gpumemtrace.phase_names import PhaseNames
 from gpumemtrace.records import Batch, Records, RecordSource, write_records
 from gpumemtrace.schema import Kind
+from gpumemtrace.slices import window_of_steps, window_of_time
 from gpumemtrace.trace_file import Problem
 
 if TYPE_CHECKING:
@@ -354,32 +355,29 @@ class TraceData:
             builder.feed(batch)
         return builder.finish(self._names.path_of_id).records
 
-    def slice(self, *, steps: tuple[int, int]) -> Self:
-        """Return the part from the beginning of step ``steps[0]`` to that of ``steps[1]``.
+    def slice(
+        self, *, steps: tuple[int, int] | None = None, time_ns: tuple[int, int] | None = None
+    ) -> Self:
+        """Return a part of the trace, by one of two ways.
 
-        Raises `ValueError` if the trace has no such step.
+        ``steps``: from the beginning of step ``steps[0]`` to that of ``steps[1]``. ``time_ns``:
+        from the first record at ``time_ns[0]`` or later to the last one before ``time_ns[1]``,
+        nanoseconds since the trace began; a step that is cut counts as not completed.
+
+        Raises `ValueError` for both or neither, or if the trace has no such step or time.
         """
-        first, end = steps
-        if not 0 <= first < end:
-            raise ValueError(f"steps {first}:{end}: the first must be at least 0, the end above it")
-        window = self._window or (0, END)
-        marks = self._marks_known or self._marks_until_step(end)
-        begins, records = (marks.of(Kind.STEP)[name] for name in ("size_bytes", "record"))
-        if not marks.begins_at_step:
-            begins = np.concatenate([[0], begins])
-            records = np.concatenate([[window[0]], records])
-        is_inside = (begins >= first) & (begins < end)
-        if not is_inside.any():
-            raise ValueError(
-                f"no step in {first}:{end}: the trace has steps {begins.min()} to {begins.max()}"
-            )
-        start = int(np.argmax(is_inside))
-        after = np.flatnonzero(begins[start:] >= end)
-        # The mark that ends the last step belongs to the slice, so that the step is complete.
-        stop = int(records[start + after[0]]) + 1 if len(after) else window[1]
+        if (steps is None) == (time_ns is None):
+            raise ValueError("a slice is one of steps and time_ns")
+        within = self._window or (0, END)
+        if steps is not None:
+            marks = self._marks_known or self._marks_until_step(steps[1])
+            window = window_of_steps(marks, steps, within)
+        else:
+            assert time_ns is not None
+            window = window_of_time(self._batches(), time_ns, within, lambda: self.time_span_ns)
         return type(self)(
             self._source,
-            _window=(int(records[start]), stop),
+            _window=window,
             category_rules=self.category_rules,
             _driving_thread=self.driving_thread,
         )

@@ -95,3 +95,28 @@ def test_a_slice_knows_what_was_there_before():
 def test_no_columns_is_an_error():
     with pytest.raises(ValueError, match="at least 1"):
         find_category_timeline(TraceBuilder().alloc(512, 1).trace(), columns=0)
+
+
+@given(event_columns(min_events=1), st.integers(1, 30))
+def test_the_envelope_shows_each_column_at_its_highest(events, columns):
+    trace = Trace.from_events(events, phase_names=PHASE_NAMES)
+    start, end = trace.time_span_ns
+    for one in find_category_timeline(trace, columns=columns):
+        from_ns, row = one.envelope(start, end, columns=columns)
+        assert (np.diff(from_ns) > 0).all()
+        width = max(end - start, 1) / columns
+        # Where each row lies, as the sampler told it.
+        of_row = [int((t - start) * (columns / max(end - start, 1))) for t in one.time_ns.tolist()]
+        of_row = np.maximum.accumulate([min(max(c, 0), columns - 1) for c in of_row]).tolist()
+        for column in range(columns):
+            middle = start + (column + 0.5) * width
+            at = np.searchsorted(from_ns, middle, side="right") - 1
+            mine = [i for i, c in enumerate(of_row) if c == column]
+            before = [i for i, c in enumerate(of_row) if c < column]
+            if mine:
+                highest = max(one.allocated_bytes[i] for i in mine)
+                assert one.allocated_bytes[row[at]] == highest
+            elif before:
+                assert row[at] == before[-1]
+            else:
+                assert at == -1

@@ -17,8 +17,8 @@ import gpumemtrace
 from gpumemtrace.analysis import allocation_groups
 from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder
 from gpumemtrace.analysis.compare import compare_traces
+from gpumemtrace.analysis.compare_wording import describe_difference
 from gpumemtrace.analysis.lines import feed_lines
-from gpumemtrace.cli.compare_screen import sentence
 from gpumemtrace.cli.main import main
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace import Trace
@@ -73,7 +73,7 @@ def test_less_memory_but_slower():
     (device,) = found.devices
     assert device.peaks["allocated"].change == -8 * MIB
     assert device.step_peak_bytes.share == pytest.approx(-0.4)
-    assert sentence(found, device) == (
+    assert describe_difference(found, device) == (
         "cuda:0: B uses less memory: 12.0 MiB allocated at the peak instead of 20.0 MiB (-40.0%), "
         "but a step takes 8% longer."
     )
@@ -99,7 +99,7 @@ def test_a_run_against_itself_differs_in_nothing():
     (device,) = found.devices
     assert not device.groups and not found.record
     assert {d.change for d in device.peaks.values()} <= {0, None}
-    assert "B uses as much memory as A: 4.0 MiB" in sentence(found, device)
+    assert "B uses as much memory as A: 4.0 MiB" in describe_difference(found, device)
 
 
 def test_what_only_one_of_them_has():
@@ -107,7 +107,9 @@ def test_what_only_one_of_them_has():
     b = TraceBuilder().phase("rollout").alloc(512, 2 * MIB, device=1).trace()
     found = compare_traces(a, b)
     assert [device.device for device in found.devices] == [0, 1]
-    assert sentence(found, found.devices[1]) == "cuda:1: only B allocated anything there."
+    assert (
+        describe_difference(found, found.devices[1]) == "cuda:1: only B allocated anything there."
+    )
     assert [phase.name for phase in found.devices[1].phases if phase.time_s.b is not None] == [
         "rollout"
     ]

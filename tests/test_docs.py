@@ -119,8 +119,9 @@ def test_it_builds_without_a_warning(tmp_path: Path) -> None:
     assert "install" in (tmp_path / "html" / "python.html").read_text()
 
 
-# commands.md shows marks of pytest: test_pytest_plugin.py runs such tests.
-RUN_ELSEWHERE = {"commands.md", "reading.md", "story.md"}
+# commands.md shows marks of pytest: test_pytest_plugin.py runs such tests. figures.md:
+# test_plot_command.py runs its example.
+RUN_ELSEWHERE = {"commands.md", "figures.md", "reading.md", "story.md"}
 RUN_HERE = ("recording.md", "README.md", "phases.md")
 
 

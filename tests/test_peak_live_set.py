@@ -158,3 +158,17 @@ def test_wrong_questions():
         trace.peak().group_by("color")
     with pytest.raises(ValueError, match="nothing was allocated"):
         TraceBuilder().step(1).trace().peak()
+
+
+def test_kinds_of_blocks_are_those_of_a_plain_count():
+    peak = recorded.load("gpt2")[0].peak()
+    counts: dict[tuple[int, str], int] = {}
+    for size, id in zip(
+        peak.blocks.allocated_bytes.tolist(), peak.blocks.category_id.tolist(), strict=True
+    ):
+        kind = size, CATEGORY_NAMES[id]
+        counts[kind] = counts.get(kind, 0) + 1
+    kinds = peak.blocks.kinds()
+    assert {(kind.block_bytes, kind.category): kind.blocks for kind in kinds} == counts
+    assert all(kind.size_bytes == kind.blocks * kind.block_bytes for kind in kinds)
+    assert [k.size_bytes for k in kinds] == sorted((k.size_bytes for k in kinds), reverse=True)

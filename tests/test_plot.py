@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import recorded
 import scenarios
+from figures import texts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from synthetic import MIB, TraceBuilder
 
@@ -32,14 +33,6 @@ def drawn(trace, **options):
 def line_of(ax, label):
     (line,) = [line for line in ax.lines if line.get_label() == label]
     return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
-
-
-def texts(figure) -> str:
-    found = [text.get_text() for ax in figure.axes for text in ax.texts]
-    for legend in figure.legends:
-        found += [legend.get_title().get_text()]
-        found += [text.get_text() for text in legend.get_texts()]
-    return "\n".join(found)
 
 
 def step_labels(ax):
@@ -94,7 +87,7 @@ def test_no_peak_is_lost_in_3000_steps():
     figure = drawn(trace, columns=800)
     _, y = line_of(figure.axes[0], "allocated")
     assert y.max() * GIB == 15 * GIB + 100 * MIB
-    assert "step 1234" in texts(figure)
+    assert "step 1,234" in texts(figure)
     labels = [label.get_text() for label in step_labels(figure.axes[0])]
     assert labels[:3] == ["0", "200", "400"]
     assert len(labels) <= 22
@@ -123,10 +116,12 @@ def test_nothing_covers_anything(gpt2, which, size):
     legends = [legend.get_window_extent() for legend in figure.legends]
     titles = [ax._left_title.get_window_extent() for ax in figure.axes if ax.get_title(loc="left")]
     assert titles
-    for a, b in itertools.combinations([*legends, *panels, *titles], 2):
+    heading = [text.get_window_extent() for text in figure.texts]
+    assert heading
+    for a, b in itertools.combinations([*legends, *panels, *titles, *heading], 2):
         assert not a.overlaps(b)
     whole = figure.bbox
-    for box in (*legends, *panels):
+    for box in (*legends, *panels, *heading):
         assert box.x0 >= -1 and box.x1 <= whole.x1 + 1, "cut off"
     for ax in figure.axes[: len(figure.axes) - 1]:
         for a, b in itertools.pairwise(step_labels(ax) if ax.child_axes else []):

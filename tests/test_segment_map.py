@@ -19,7 +19,18 @@ def overlap(first: float, end: float, other_first: float, other_end: float) -> f
     return max(0.0, min(end, other_end) - max(first, other_first))
 
 
-def reference(states: list[SegmentState], rows: int) -> list[list[int]]:
+def idle_of(state: SegmentState, i: int) -> tuple[int, int]:
+    """Where the whole pages of a free block begin, and how many bytes they are."""
+    size = int(state.blocks.idle_bytes[i])
+    segment = int(state.blocks.segment[i])
+    page, base = int(state.segments.page_bytes[segment]), int(state.segments.base[segment])
+    at = int(state.blocks.address[i])
+    while size and page and (at - base) % page:
+        at += 512
+    return at, size
+
+
+def reference(states: list[SegmentState], rows: int, *, idle: bool = False) -> list[list[int]]:
     """One state, row, segment and block after the other."""
     reserved: list[list[int]] = []
     every = {
@@ -48,7 +59,10 @@ def reference(states: list[SegmentState], rows: int) -> list[list[int]]:
                 at = place(int(base))
                 held += overlap(at, at + int(size), low, high)
             for i, address in enumerate(state.blocks.address):
-                if state.blocks.state[i] != "free":
+                if idle:
+                    at, size = idle_of(state, i)
+                    used += overlap(place(at), place(at) + size, low, high) if size else 0
+                elif state.blocks.state[i] != "free":
                     at = place(int(address))
                     used += overlap(at, at + int(state.blocks.size_bytes[i]), low, high)
             percent.append(round(100 * used / held) if held > 0.5 else NOT_RESERVED)
@@ -74,6 +88,8 @@ def test_equals_the_reference(run, columns, rows, batch_records):
             )
             <= 1
         )
+        idle = np.array(reference(known, rows, idle=True)).reshape(-1, rows)
+        assert np.abs(one.idle_percent - idle).max(initial=0) <= 1
         assert one.time_ns.tolist() == [state.time_ns for state in known]
 
 

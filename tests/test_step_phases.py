@@ -72,3 +72,14 @@ def test_the_highest_of_a_step_is_the_peak_of_the_step():
     highest = phases.peak_allocated_bytes.max(axis=1)
     assert np.array_equal(phases.number, peaks.steps.number)
     assert np.array_equal(highest, peaks.steps.peak["allocated"])
+
+
+def test_the_highest_phase_and_the_steps_that_it_sets():
+    (one,) = find_step_phases(recorded.load("gpt2")[0])
+    assert one.highest == (3362081792, 1, "backward")
+    assert one.steps_set_by("backward") == 59
+    assert one.steps_set_by("optimizer") == 1
+    assert one.steps_set_by(None) == 0
+    few = one.rows(np.array([0, 2]))
+    assert few.number.tolist() == [0, 2]
+    assert few.highest == (3362081792, 2, "backward")

@@ -231,6 +231,45 @@ def test_a_slice_is_the_part_between_two_steps():
         part.save("never.gmt")
 
 
+def test_a_slice_of_time_counts_no_step_that_it_cuts():
+    builder = TraceBuilder()
+    for step in range(4):  # begins at 1, 5, 9, 13 us; 3 more us each
+        builder.step(step) if step else builder.phase("forward")
+        builder.alloc(512 * (step + 1), 7).free(512 * (step + 1)).phase("forward")
+    trace = builder.trace()
+    part = trace.slice(time_ns=(6000, 14_000))
+    assert part.time_ns.tolist() == [6000, 7000, 10_000, 11_000]
+    assert part.step.tolist() == [1, 1, 2, 2]
+    assert part.steps.number.tolist() == [2]
+    assert part.phases[0].name == "forward"
+    assert trace.slice(time_ns=(5000, 13_001)).steps.number.tolist() == [1, 2]
+    assert part.slice(steps=(2, 3)).step.tolist() == [2, 2]
+    assert trace.slice(time_ns=(0, 10**12)).record_count == trace.record_count
+    with pytest.raises(ValueError, match="no step in 0:2: the trace has steps 2 to 3"):
+        part.slice(steps=(0, 2))
+    with pytest.raises(ValueError, match=r"no record in 1:2 s: the trace has 1e-06 to 1.6e-05 s"):
+        trace.slice(time_ns=(10**9, 2 * 10**9))
+    with pytest.raises(ValueError, match="time 2:1 s: the first must be"):
+        trace.slice(time_ns=(2 * 10**9, 10**9))
+    with pytest.raises(ValueError, match="one of steps and time_ns"):
+        trace.slice(steps=(0, 1), time_ns=(0, 1))
+
+
+@given(
+    columns=event_columns(min_events=1), start=st.integers(0, 10**6), width=st.integers(1, 10**6)
+)
+def test_a_slice_of_time_is_a_run_of_records(columns, start, width):
+    trace = Trace.from_events(columns, phase_names=PHASE_NAMES)
+    time_ns = trace.time_ns.tolist()
+    first = next((i for i, t in enumerate(time_ns) if t >= start), None)
+    end = next((i for i, t in enumerate(time_ns) if t >= start + width), len(time_ns))
+    if first is None or first >= end:
+        return
+    part = trace.slice(time_ns=(start, start + width))
+    assert part.time_ns.tolist() == time_ns[first:end]
+    assert part.step.tolist() == trace.step.tolist()[first:end]
+
+
 def test_the_records_between_the_events():
     builder = TraceBuilder(strings={3: "here"}).phase("data").alloc(512, 7)
     builder.add(Kind.MARK, size_bytes=3).add(Kind.DEVICE_USED, size_bytes=99).step(1)

@@ -31,6 +31,26 @@ class CategoryTimeline:
     category_bytes: npt.NDArray[np.int64]
     rest_bytes: npt.NDArray[np.int64]
 
+    def envelope(
+        self, start_ns: int, end_ns: int, *, columns: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Return what to draw as steps: from which time on (float64), which row (int64).
+
+        Each of ``columns`` of time, as they were found, shows its highest row over all its width,
+        so that no peak is too thin to be seen; one without records shows how the one before ended.
+        """
+        column = ((self.time_ns - start_ns) * (columns / max(end_ns - start_ns, 1))).astype(
+            np.int64
+        )
+        column = np.maximum.accumulate(np.clip(column, 0, columns - 1))
+        highest, last = _highest_and_last(np.stack([column, self.allocated_bytes]))
+        found = column[last]
+        is_followed = np.append(found[1:] == found[:-1] + 1, False)
+        at = np.concatenate([found, found[~is_followed] + 1])
+        rows = np.concatenate([highest, last[~is_followed]]).astype(np.int64)
+        order = np.argsort(at, kind="stable")
+        return start_ns + at[order] * (max(end_ns - start_ns, 1) / columns), rows[order]
+
 
 def find_category_timeline(
     trace: TraceData, *, columns: int = 2000

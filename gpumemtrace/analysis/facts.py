@@ -15,9 +15,11 @@ from gpumemtrace.trace_data import TraceData
 __all__ = [
     "DeviceFacts",
     "Simulated",
+    "TraceFacts",
     "device_facts",
     "find_failures",
     "simulated_run",
+    "trace_facts",
     "uses_expandable_segments",
     "world_size",
 ]
@@ -37,6 +39,38 @@ class Simulated:
 
     gpu: str
     approximations: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """What a trace or slice is, for the heading of a view.
+
+    ``steps``: completed ones. ``shown_records`` of ``all_records``: in a slice, how much of the
+    whole it is. ``dropped_events``: lost while recording. ``devices``: those with events.
+    """
+
+    path: str | None
+    simulated: Simulated | None
+    steps: int
+    duration_ns: int
+    shown_records: int
+    all_records: int
+    dropped_events: int
+    devices: Mapping[int, DeviceFacts]
+
+
+def trace_facts(trace: TraceData) -> TraceFacts:
+    """Return what a trace or slice is."""
+    return TraceFacts(
+        path=trace.path,
+        simulated=simulated_run(trace.run_record),
+        steps=len(trace.steps),
+        duration_ns=trace.duration_ns,
+        shown_records=trace.record_count,
+        all_records=trace.whole_record_count,
+        dropped_events=trace.dropped_events,
+        devices={number: device_facts(trace.run_record, number) for number in trace.active_devices},
+    )
 
 
 def device_facts(run_record: Mapping[str, Any], device: int) -> DeviceFacts:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.units import GIB, KIB, MIB, format_bytes
 
-__all__ = ["GROUPINGS", "LiveGroup", "LiveSet"]
+__all__ = ["GROUPINGS", "LiveGroup", "LiveKind", "LiveSet"]
 
 GROUPINGS = ("category", "phase", "step", "size", "size_class")
 
@@ -30,6 +30,16 @@ class LiveGroup:
     name: str
     size_bytes: int
     blocks: int | None
+
+
+@dataclass(frozen=True)
+class LiveKind:
+    """Blocks of one size and category: how many there are, and their bytes together."""
+
+    block_bytes: int
+    category: str
+    blocks: int
+    size_bytes: int
 
 
 @dataclass(frozen=True)
@@ -87,3 +97,16 @@ class LiveSet:
             LiveGroup(names[i], int(total[i]), int(blocks[i])) for i in np.flatnonzero(blocks)
         ]
         return tuple(sorted(groups, key=lambda group: -group.size_bytes))
+
+    def kinds(self, *, of_requests: bool = False) -> tuple[LiveKind, ...]:
+        """Return the blocks by size and category, those with the most bytes first."""
+        size = self.requested_bytes if of_requests else self.allocated_bytes
+        pairs = np.stack([size, self.category_id.astype(np.int64)])
+        (sizes, category), blocks = np.unique(pairs, axis=1, return_counts=True)
+        kinds = [
+            LiveKind(one, CATEGORY_NAMES[id], count, one * count)
+            for one, id, count in zip(
+                sizes.tolist(), category.tolist(), blocks.tolist(), strict=True
+            )
+        ]
+        return tuple(sorted(kinds, key=lambda kind: (-kind.size_bytes, kind.category)))

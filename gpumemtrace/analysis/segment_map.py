@@ -25,8 +25,8 @@ class SegmentMap:
     the holes between, and cut into rows of ``row_bytes`` (float): ``range_base`` uint64 and
     ``range_bytes`` int64 say which addresses they are. ``use_percent``: int16 (columns, rows), the
     part of the row's reserved bytes that is handed out or waits for another stream,
-    `NOT_RESERVED` where none of it is reserved. ``unknown_columns``: at whose end the segments were
-    not known; they are left out.
+    `NOT_RESERVED` where none of it is reserved; ``idle_percent``: the part that ``empty_cache``
+    would return. ``unknown_columns``: at whose end the segments were not known; they are left out.
     """
 
     device: int
@@ -35,6 +35,7 @@ class SegmentMap:
     range_bytes: npt.NDArray[np.int64]
     row_bytes: float
     use_percent: npt.NDArray[np.int16]
+    idle_percent: npt.NDArray[np.int16]
     unknown_columns: int
 
 
@@ -54,11 +55,12 @@ def find_segment_maps(
 
 @dataclass
 class _Device:
-    """Per instant: its time, and the reserved and used stretches as (first, end) addresses."""
+    """Per instant: its time, and reserved, used and idle stretches as (first, end) addresses."""
 
     time_ns: list[int] = field(default_factory=list)
     reserved: list[npt.NDArray[np.uint64]] = field(default_factory=list)
     used: list[npt.NDArray[np.uint64]] = field(default_factory=list)
+    idle: list[npt.NDArray[np.uint64]] = field(default_factory=list)
     unknown: int = 0
 
 
@@ -106,11 +108,24 @@ class SegmentMapFinder:
             device.time_ns.append(time_ns)
             device.reserved.append(_stretches(state.segments.base, state.segments.size_bytes))
             device.used.append(_used(state))
+            device.idle.append(_idle(state))
 
 
 def _used(state: SegmentState) -> npt.NDArray[np.uint64]:
     in_use = ~state.blocks.is_free
     return _stretches(state.blocks.address[in_use], state.blocks.size_bytes[in_use])
+
+
+def _idle(state: SegmentState) -> npt.NDArray[np.uint64]:
+    blocks = state.blocks
+    mine = np.flatnonzero(blocks.idle_bytes)
+    segment, size = blocks.segment[mine], blocks.idle_bytes[mine]
+    # Of a block in an expandable segment, the whole pages; else it is all of its segment.
+    page = np.maximum(state.segments.page_bytes[segment], 1)
+    base = state.segments.base[segment]
+    begin = (blocks.address[mine] - base).astype(np.int64)
+    first = np.minimum(-(-begin // page) * page, begin + blocks.size_bytes[mine] - size)
+    return _stretches(base + first.astype(np.uint64), size)
 
 
 def _stretches(
@@ -133,19 +148,21 @@ def _as_map(number: int, device: _Device, rows: int) -> SegmentMap:
     size = (ranges[:, 1] - ranges[:, 0]).astype(np.int64)
     offset = np.concatenate([[0], np.cumsum(size)])
     edges = np.linspace(0, max(int(offset[-1]), 1), rows + 1)
-    percent = np.full((len(device.time_ns), rows), NOT_RESERVED, np.int16)
-    for column, (reserved, used) in enumerate(zip(device.reserved, device.used, strict=True)):
+    percent = np.full((2, len(device.time_ns), rows), NOT_RESERVED, np.int16)
+    for column, reserved in enumerate(device.reserved):
         held = _bytes_per_row(reserved, ranges, offset, edges)
-        in_use = _bytes_per_row(used, ranges, offset, edges)
         has_any = held > 0.5
-        percent[column, has_any] = np.rint(100 * in_use[has_any] / held[has_any])
+        for i, part in enumerate((device.used[column], device.idle[column])):
+            of_rows = _bytes_per_row(part, ranges, offset, edges)
+            percent[i, column, has_any] = np.rint(100 * of_rows[has_any] / held[has_any])
     return SegmentMap(
         device=number,
         time_ns=np.array(device.time_ns, np.int64),
         range_base=ranges[:, 0],
         range_bytes=size,
         row_bytes=float(edges[1]) if len(size) else 0.0,
-        use_percent=percent.clip(NOT_RESERVED, 100),
+        use_percent=percent[0].clip(NOT_RESERVED, 100),
+        idle_percent=percent[1].clip(NOT_RESERVED, 100),
         unknown_columns=device.unknown,
     )
 

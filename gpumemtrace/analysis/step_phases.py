@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,30 @@ class StepPhases:
     names: tuple[str, ...]
     number: npt.NDArray[np.int64]
     peak_allocated_bytes: npt.NDArray[np.int64]
+
+    @property
+    def highest(self) -> tuple[int, int, str | None] | None:
+        """Bytes, step and phase (None outside of any) of the highest peak; None without one."""
+        if not self.peak_allocated_bytes.size:
+            return None
+        peaks = self.peak_allocated_bytes
+        row, phase = np.unravel_index(int(peaks.argmax()), peaks.shape)
+        name = self.names[phase] if phase < len(self.names) else None
+        return int(peaks[row, phase]), int(self.number[row]), name
+
+    def steps_set_by(self, phase: str | None) -> int:
+        """Return in how many steps the phase (None: no phase) is as high as the step gets."""
+        column = len(self.names) if phase is None else self.names.index(phase)
+        peaks = self.peak_allocated_bytes
+        return int(np.count_nonzero(peaks[:, column] == peaks.max(axis=1, initial=-1)))
+
+    def rows(self, chosen: npt.NDArray[np.int64]) -> StepPhases:
+        """Return the same with some of the steps, by their rows."""
+        return replace(
+            self,
+            number=self.number[chosen],
+            peak_allocated_bytes=self.peak_allocated_bytes[chosen],
+        )
 
 
 def find_step_phases(trace: TraceData) -> tuple[StepPhases, ...]:

@@ -276,7 +276,8 @@ def _bands(trace: TraceData, start_ns: int, end_ns: int, columns: int) -> PhaseB
 def _step_starts(trace: TraceData) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     marks = trace.records(Kind.STEP)
     number, start = marks["size_bytes"], marks["time_ns"]
-    if len(trace.steps) and not trace.marks.begins_at_step:
+    marks_of = trace.marks
+    if len(trace.steps) and not marks_of.begins_at_step and not marks_of.begins_inside_step:
         number = np.concatenate([[0], number])
         start = np.concatenate([[trace.marks.first_ns], start])
     return number.astype(np.int64), start.astype(np.int64)

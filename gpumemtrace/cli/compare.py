@@ -6,8 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from gpumemtrace.cli.options import add_json, add_quiet, add_top, parse_steps
-from gpumemtrace.errors import GpuMemTraceError
+from gpumemtrace.cli.options import add_json, add_quiet, add_side_steps, add_top
 
 __all__ = ["add_parser", "run"]
 
@@ -16,6 +15,7 @@ examples:
   gpumemtrace compare before.gmt after.gmt
   gpumemtrace compare run.gmt --steps-a 1:2 --steps-b 2:3       the first step against the second
   gpumemtrace compare before.gmt after.gmt --steps-a 10:50 --steps-b 10:50
+  gpumemtrace plot before.gmt after.gmt                         the same as a picture
   gpumemtrace compare --json a.gmt b.gmt | jq '.devices[0].peak_bytes.allocated'
 """
 
@@ -34,8 +34,7 @@ def add_parser(
     )
     parser.add_argument("trace", type=Path, metavar="A", help="the trace to compare with")
     parser.add_argument("other", type=Path, metavar="B", nargs="?", help="the trace to compare")
-    parser.add_argument("--steps-a", type=parse_steps, metavar="A:B", help="only these steps of A")
-    parser.add_argument("--steps-b", type=parse_steps, metavar="A:B", help="only these steps of B")
+    add_side_steps(parser)
     add_top(parser, what="allocations")
     add_json(parser)
     add_quiet(parser)
@@ -46,16 +45,17 @@ def run(args: argparse.Namespace) -> int:
     """Print the comparison."""
     from gpumemtrace.analysis.compare import compare_traces
     from gpumemtrace.cli.compare_screen import print_comparison
-    from gpumemtrace.cli.reading import open_trace, slice_trace
+    from gpumemtrace.cli.reading import open_sides
 
-    if args.other is None and (args.steps_a is None or args.steps_b is None):
-        raise GpuMemTraceError(
-            "compare: give two traces, or one with --steps-a and --steps-b: "
-            f"gpumemtrace compare {args.trace} --steps-a 0:10 --steps-b 10:20"
-        )
-    a = open_trace(args.trace, quiet=args.quiet)
-    b = a if args.other is None else open_trace(args.other, quiet=args.quiet)
-    found = compare_traces(slice_trace(a, args.steps_a), slice_trace(b, args.steps_b))
+    a, b = open_sides(
+        args.trace,
+        args.other,
+        steps_a=args.steps_a,
+        steps_b=args.steps_b,
+        command="gpumemtrace compare",
+        quiet=args.quiet,
+    )
+    found = compare_traces(a, b)
     if args.json:
         print(json.dumps(found.to_dict(), indent=2))
         return 0

@@ -5,14 +5,13 @@ from __future__ import annotations
 from rich.console import Console
 
 from gpumemtrace.analysis.compare import Comparison, DeviceComparison, Difference
+from gpumemtrace.analysis.compare_wording import describe_difference
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.cli.console import make_console, make_table
 from gpumemtrace.units import format_bytes, format_duration
 
-__all__ = ["print_comparison", "sentence"]
+__all__ = ["print_comparison"]
 
-# Timings of one run are no better than this.
-_NO_DIFFERENCE = 0.005
 _MOST_RECORD_LINES = 12
 
 
@@ -25,38 +24,10 @@ def print_comparison(found: Comparison, *, top: int) -> None:
     for line in _record_lines(found):
         console.print(line, markup=False)
     for device in found.devices:
-        console.print(f"\n{sentence(found, device)}", markup=False, style="bold")
+        console.print(f"\n{describe_difference(found, device)}", markup=False, style="bold")
         _print_figures(console, found, device)
         _print_phases(console, device)
         _print_groups(console, device, top)
-
-
-def sentence(found: Comparison, device: DeviceComparison) -> str:
-    """What is different on one device, in one sentence."""
-    where = f"cuda:{device.device}"
-    peak = device.peaks["allocated"]
-    if peak.a is None or peak.b is None:
-        side = "A" if peak.b is None else "B"
-        return f"{where}: only {side} allocated anything there."
-    if peak.change == 0:
-        memory = f"B uses as much memory as A: {format_bytes(peak.b)} at the peak"
-    else:
-        less = "less" if peak.b < peak.a else "more"
-        memory = (
-            f"B uses {less} memory: {format_bytes(peak.b)} allocated at the peak instead of "
-            f"{format_bytes(peak.a)}{_share(peak)}"
-        )
-    return f"{where}: {memory}{_time_clause(found.step_time_s, memory_is_less=peak.b < peak.a)}."
-
-
-def _time_clause(time: Difference, *, memory_is_less: bool) -> str:
-    if time.share is None or time.b is None:
-        return ""
-    if abs(time.share) < _NO_DIFFERENCE:
-        return ", and a step takes as long"
-    is_longer = time.share > 0
-    word = "but" if is_longer == memory_is_less else "and"
-    return f", {word} a step takes {abs(time.share):.0%} {'longer' if is_longer else 'less time'}"
 
 
 def _name(path: str | None) -> str:

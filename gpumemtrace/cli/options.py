@@ -16,6 +16,7 @@ __all__ = [
     "add_json",
     "add_output",
     "add_quiet",
+    "add_side_steps",
     "add_step",
     "add_steps",
     "add_top",
@@ -24,6 +25,7 @@ __all__ = [
     "parse_size_bytes",
     "parse_size_inches",
     "parse_steps",
+    "parse_time",
     "print_next",
     "refuse_to_overwrite",
 ]
@@ -69,11 +71,22 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
-def add_steps(parser: argparse.ArgumentParser) -> None:
+def add_steps(parser: argparse._ActionsContainer) -> None:
     """``--steps A:B`` (``args.steps``, two numbers or None)."""
     parser.add_argument(
         "--steps", type=parse_steps, metavar="A:B", help="only steps A to B (B not included)"
     )
+
+
+def add_side_steps(parser: argparse.ArgumentParser) -> None:
+    """``--steps-a`` and ``--steps-b`` A:B, for two runs or two parts of one (as ``add_steps``)."""
+    for side in ("a", "b"):
+        parser.add_argument(
+            f"--steps-{side}",
+            type=parse_steps,
+            metavar="A:B",
+            help=f"only these steps of {side.upper()}",
+        )
 
 
 def add_step(parser: argparse._ActionsContainer, *, help: str) -> None:
@@ -144,6 +157,15 @@ def parse_steps(text: str) -> tuple[int, int]:
         return int(first), int(end) if colon else int(first) + 1
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not A:B, such as 10:13") from None
+
+
+def parse_time(text: str) -> tuple[int, int]:
+    """Return ``A:B`` in seconds as two times in nanoseconds (``type`` of an argument)."""
+    first, _, end = text.partition(":")
+    try:
+        return round(float(first) * 1e9), round(float(end) * 1e9)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not A:B in seconds, such as 1.5:2") from None
 
 
 def refuse_to_overwrite(path: Path, *, force: bool) -> None:

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpumemtrace.cli.options import (
-    add_devices,
-    add_output,
-    add_quiet,
-    add_steps,
-    add_trace,
-    parse_size_inches,
-    print_next,
-    refuse_to_overwrite,
-)
+from gpumemtrace.cli.options import print_next, refuse_to_overwrite
+from gpumemtrace.cli.plot_options import DOTS_PER_INCH, EPILOG, add_options
 from gpumemtrace.errors import GpuMemTraceError
-from gpumemtrace.plot import KINDS
 
 if TYPE_CHECKING:
     from gpumemtrace.trace import Trace
@@ -25,13 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
-
-_EPILOG = """\
-examples:
-  gpumemtrace plot train.gmt                            train.png, the whole run
-  gpumemtrace plot train.gmt --steps 10:13 -o zoom.svg  three steps
-  gpumemtrace plot train.gmt --device 1 --size 16x6     another device, another size
-"""
 
 
 def add_parser(
@@ -41,52 +25,76 @@ def add_parser(
     parser = subparsers.add_parser(
         "plot",
         help="a trace as a picture: PNG, SVG or PDF",
-        description="Draw memory over wall-clock time, with phases, steps and the peak.",
-        epilog=_EPILOG,
+        description="Draw memory over time, or one of the other figures, for one trace or two.",
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_trace(parser)
-    add_output(parser, help="the picture: .png, .svg or .pdf (default: the trace's name, .png)")
-    parser.add_argument(
-        "--kind", choices=KINDS, default="timeline", help="what to draw (default: %(default)s)"
-    )
-    add_steps(parser)
-    add_devices(parser)
-    parser.add_argument(
-        "--size",
-        type=parse_size_inches,
-        metavar="WxH",
-        help="size in inches, such as 12x6 (150 dots per inch)",
-    )
-    add_quiet(parser)
+    add_options(parser)
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw the picture and say what to type next."""
-    output: Path = args.output or args.trace.with_suffix(".png")
+    kind: str = args.kind or ("timeline" if args.other is None else "compare")
+    is_pair = kind == "compare"
+    if not is_pair and (args.other or args.steps_a or args.steps_b):
+        raise GpuMemTraceError(f"plot --kind {kind} shows one trace: two are for --kind compare")
+    if is_pair and (args.steps or args.time):
+        raise GpuMemTraceError("plot --kind compare takes --steps-a and --steps-b")
+    suffix = ".png" if kind == "timeline" else f".{kind}.png"
+    output: Path = args.output or args.trace.with_suffix(suffix)
     if output.suffix.lower() not in _SUFFIXES:
         raise GpuMemTraceError(f"{output}: the name must end with {', '.join(_SUFFIXES)}")
     refuse_to_overwrite(output, force=args.force)
 
-    from gpumemtrace.cli.reading import open_trace, slice_trace, warn_of_silent_devices
-    from gpumemtrace.plot.kinds import load_kind
+    from gpumemtrace.cli.reading import (
+        open_sides,
+        open_trace,
+        slice_trace,
+        warn_of_silent_devices,
+    )
 
-    trace = open_trace(args.trace, quiet=args.quiet)
-    shown = slice_trace(trace, args.steps)
-    kind = load_kind(args.kind)
-    figure = kind.draw(kind.build(shown, devices=args.device), size_inches=args.size)
-    figure.savefig(output, dpi=150)
-    warn_of_silent_devices(shown, args.device)
+    others: dict[str, Any] = {}
+    if is_pair:
+        command = "gpumemtrace plot --kind compare"
+        steps = {"steps_a": args.steps_a, "steps_b": args.steps_b}
+        shown, others["other"] = open_sides(
+            args.trace, args.other, command=command, quiet=args.quiet, **steps
+        )
+    else:
+        shown = slice_trace(open_trace(args.trace, quiet=args.quiet), args.steps, args.time)
+    _draw(kind, shown, others, args, output)
+    warn_of_silent_devices(shown, args.device, *others.values())
     if not args.quiet:
         print(f"Wrote {output}")
-    print_next(*_next_command(args, trace), quiet=args.quiet)
+    print_next(*_next_command(args, kind, shown), quiet=args.quiet)
     return 0
 
 
-def _next_command(args: argparse.Namespace, trace: Trace) -> list[object]:
-    if args.steps is None and len(trace.steps) > 5:
-        middle = int(trace.steps.number[len(trace.steps) // 2])
+def _draw(
+    kind: str, trace: Trace, others: dict[str, Any], args: argparse.Namespace, output: Path
+) -> None:
+    from matplotlib import style
+
+    from gpumemtrace.plot.kinds import load_kind
+    from gpumemtrace.plot.theme import find_theme
+
+    try:
+        sheets = find_theme(args.style)
+    except ValueError as error:
+        raise GpuMemTraceError(f"plot --style: {error}") from None
+    figure_kind = load_kind(kind)
+    result = figure_kind.build(trace, devices=args.device, **others)
+    with style.context(sheets):
+        figure = figure_kind.draw(result, size_inches=args.size)
+        figure.savefig(output, dpi=DOTS_PER_INCH)
+
+
+def _next_command(args: argparse.Namespace, kind: str, shown: Trace) -> list[object]:
+    if kind == "compare":
+        return ["compare", args.trace, args.other] if args.other else ["summary", args.trace]
+    if kind == "timeline" and not args.steps and not args.time and len(shown.steps) > 5:
+        middle = int(shown.steps.number[len(shown.steps) // 2])
         zoomed = args.trace.with_suffix(f".{middle}.png")
         return ["plot", args.trace, "--steps", f"{middle}:{middle + 3}", "-o", zoomed]
     return ["summary", args.trace]

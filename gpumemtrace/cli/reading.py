@@ -18,7 +18,14 @@ from gpumemtrace.trace_file import Names, Problem
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["ProgressSource", "open_trace", "show_progress", "slice_trace", "warn_of_silent_devices"]
+__all__ = [
+    "ProgressSource",
+    "open_sides",
+    "open_trace",
+    "show_progress",
+    "slice_trace",
+    "warn_of_silent_devices",
+]
 
 _SHOW_AFTER_S = 1.0
 
@@ -34,26 +41,48 @@ def open_trace(path: Path, *, quiet: bool, categories: Path | None = None) -> Tr
     return Trace(source, category_rules=rules)
 
 
-def slice_trace(trace: Trace, steps: tuple[int, int] | None) -> Trace:
-    """Return the part of ``trace`` that ``--steps`` asks for; all of it for None."""
-    if steps is None:
+def slice_trace(
+    trace: Trace, steps: tuple[int, int] | None, time_ns: tuple[int, int] | None = None
+) -> Trace:
+    """Return the part of ``trace`` that ``--steps`` or ``--time`` asks for; all without them."""
+    if steps is None and time_ns is None:
         return trace
     try:
-        return trace.slice(steps=steps)
+        return trace.slice(steps=steps, time_ns=time_ns)
     except ValueError as error:
         raise GpuMemTraceError(f"{trace.path}: {error}") from None
 
 
-def warn_of_silent_devices(trace: Trace, wanted: list[int] | None) -> None:
-    """Say which devices have no events, and where to look instead."""
-    active = trace.active_devices
-    others = ", ".join(f"cuda:{device}" for device in active) or "no device"
+def open_sides(
+    a: Path,
+    b: Path | None,
+    *,
+    steps_a: tuple[int, int] | None,
+    steps_b: tuple[int, int] | None,
+    command: str,
+    quiet: bool,
+) -> tuple[Trace, Trace]:
+    """Return two runs, or two parts of one, to compare; ``command``: how to ask for them."""
+    if b is None and (steps_a is None or steps_b is None):
+        raise GpuMemTraceError(
+            "compare: give two traces, or one with --steps-a and --steps-b: "
+            f"{command} {a} --steps-a 0:10 --steps-b 10:20"
+        )
+    first = open_trace(a, quiet=quiet)
+    second = first if b is None else open_trace(b, quiet=quiet)
+    return slice_trace(first, steps_a), slice_trace(second, steps_b)
+
+
+def warn_of_silent_devices(trace: Trace, wanted: list[int] | None, *others: Trace) -> None:
+    """Say which devices have no events, in none of the traces, and where to look instead."""
+    active = sorted({device for one in (trace, *others) for device in one.active_devices})
+    names = ", ".join(f"cuda:{device}" for device in active) or "no device"
     verb = "have" if len(active) > 1 else "has"
     if wanted is None and not active:
         print(f"{trace.path}: no events: nothing was allocated on any GPU", file=sys.stderr)
     for device in wanted or ():
         if device not in active:
-            print(f"cuda:{device} has no events in this trace; {others} {verb}", file=sys.stderr)
+            print(f"cuda:{device} has no events in this trace; {names} {verb}", file=sys.stderr)
 
 
 class ProgressSource:

@@ -3,4 +3,14 @@
 __all__ = ["KINDS"]
 
 # One module per figure; see kinds.py. Here, since naming them must not load matplotlib.
-KINDS: tuple[str, ...] = ("timeline",)
+KINDS: tuple[str, ...] = (
+    "timeline",
+    "phases",
+    "categories",
+    "peak",
+    "growth",
+    "fragmentation",
+    "sizes",
+    "lifetimes",
+    "compare",
+)

@@ -1,4 +1,7 @@
-"""The figures by name. Each is a module with ``build(trace, …)`` and ``draw(result, …)``."""
+"""The figures by name. Each is a module with ``build(trace, …)`` and ``draw(result, …)``.
+
+Those of ``compare`` take a second trace, ``other``, as well.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 
 from gpumemtrace.analysis.timeline import PhaseBands
-from gpumemtrace.plot.style import INK, phase_colors
+from gpumemtrace.plot.contrast import is_light
+from gpumemtrace.plot.frame import plain
+from gpumemtrace.plot.style import phase_colors
 
 __all__ = ["plot_phases"]
 
@@ -26,7 +28,6 @@ def plot_phases(phases: PhaseBands, *, ax: Axes) -> Axes:
     ax.set_yticks([])
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
-    ax.tick_params(colors=INK, labelsize=9)
     low, high = ax.get_xlim()
     start, width = phases.start_ns / 1e9, (phases.end_ns - phases.start_ns) / 1e9
     if np.mean(width < _NARROW * (high - low)) <= 0.5:
@@ -70,11 +71,11 @@ def _name_bands(
             ax.text(
                 begin + length / 2,
                 0.47,
-                name,
+                plain(name),
                 ha="center",
                 va="center",
                 fontsize=8,
-                color=_readable_on(colors[name]),
+                color="black" if is_light(colors[name]) else "white",
                 clip_on=True,
             )
 
@@ -90,8 +91,3 @@ def _draw_shares(phases: PhaseBands, colors: dict[str, str], ax: Axes) -> None:
         top = bottom + shares[:, i]
         ax.stairs(top, edges, baseline=bottom, fill=True, color=colors[name], linewidth=0)
         bottom = top
-
-
-def _readable_on(color: str) -> str:
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
-    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"

@@ -1,7 +1,8 @@
-"""How every figure looks: colours that colour-blind readers tell apart, sizes, units.
+"""The colours and units of every figure, and of the report.
 
-The colours are those of Okabe and Ito ("Color Universal Design", 2008) and, for phases with names
-of the user's, Paul Tol's muted scheme (SRON technical note, 2021).
+The colours are those of Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers
+tell apart, and, for phases with names of the user's, Paul Tol's muted scheme (SRON technical note,
+2021).
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from gpumemtrace.units import GIB, KIB, MIB
 
 __all__ = [
     "CATEGORY_COLORS",
+    "FREE_COLORS",
     "INK",
     "LINE_STYLES",
-    "QUIET",
+    "NOT_SEEN",
+    "NOT_SEEN_COLOR",
+    "NO_PHASE",
+    "NO_PHASE_COLOR",
+    "SIDE_COLORS",
     "WARNING",
     "LineStyle",
     "memory_unit",
@@ -25,7 +31,6 @@ __all__ = [
 ]
 
 INK = "#222222"
-QUIET = "#767676"
 WARNING = "#D55E00"
 
 
@@ -42,7 +47,7 @@ class LineStyle:
 # Top to bottom, as in the picture.
 LINE_STYLES: dict[str, LineStyle] = {
     "device_used": LineStyle("device used", "#767676", 1.0, ":"),
-    "reserved": LineStyle("reserved", "#222222", 1.0, "-"),
+    "reserved": LineStyle("reserved", INK, 1.0, "-"),
     "allocated": LineStyle("allocated", "#0072B2", 1.0, "-"),
 }
 
@@ -57,6 +62,20 @@ CATEGORY_COLORS: dict[str, str] = {
     "temporary": "#E69F00",
     "unknown": "#BBBBBB",
 }
+# What a line says beyond the blocks that the trace has seen.
+NOT_SEEN, NOT_SEEN_COLOR = "not seen by the trace", "#767676"
+
+# Free bytes by cause, in the order in which they are stacked: what can't be given back below.
+FREE_COLORS: dict[str, str] = {
+    "interleaved": "#D55E00",
+    "small_pool": "#E69F00",
+    "other_stream": "#CC79A7",
+    "private_pool": "#56B4E9",
+    "idle": "#BBBBBB",
+}
+
+# The two runs of a comparison.
+SIDE_COLORS: dict[str, str] = {"A": "#E69F00", "B": "#0072B2"}
 
 _KNOWN_PHASES = {
     "init": "#BBBBBB",
@@ -68,6 +87,8 @@ _KNOWN_PHASES = {
     "eval": "#E69F00",
 }
 _OTHER_PHASES = ("#332288", "#88CCEE", "#999933", "#882255", "#44AA99", "#DDCC77", "#AA4499")
+# Outside of any phase.
+NO_PHASE, NO_PHASE_COLOR = "no phase", "#767676"
 
 
 def phase_colors(names: Sequence[str]) -> dict[str, str]:

@@ -15,12 +15,17 @@ from functools import cache
 from pathlib import Path
 
 import gpumemtrace
-from gpumemtrace.plot.style import CATEGORY_COLORS, QUIET, phase_colors
+from gpumemtrace.plot.style import (
+    CATEGORY_COLORS,
+    NO_PHASE_COLOR,
+    NOT_SEEN,
+    NOT_SEEN_COLOR,
+    phase_colors,
+)
 from gpumemtrace.report.packing import pack
 from gpumemtrace.report.palette import LINES, line_colors, themed
 from gpumemtrace.report.results import Results
 from gpumemtrace.report.sections import SECTIONS
-from gpumemtrace.report.sections.categories import NOT_SEEN
 from gpumemtrace.report.sections.overview import title_of
 
 __all__ = ["render_page"]
@@ -50,8 +55,8 @@ def render_page(results: Results) -> str:
         "lines": LINES,
         "colors": {
             "lines": line_colors(),
-            "phases": themed(phase_colors(results.timeline.phases.names) | {"": QUIET}),
-            "categories": themed(CATEGORY_COLORS | {NOT_SEEN: QUIET}),
+            "phases": themed(phase_colors(results.timeline.phases.names) | {"": NO_PHASE_COLOR}),
+            "categories": themed(CATEGORY_COLORS | {NOT_SEEN: NOT_SEEN_COLOR}),
         },
         "sections": [
             {"name": section.NAME, "title": section.TITLE, "data": section.gather(results)}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpumemtrace.plot.contrast import contrast, readable
 from gpumemtrace.plot.style import LINE_STYLES
 
 __all__ = ["BACKGROUNDS", "LINES", "contrast", "line_colors", "readable", "themed"]
 
 # Of the surface that charts lie on, as in static/page.css.
 BACKGROUNDS = {"light": "#ffffff", "dark": "#1b1e24"}
-_LEAST_CONTRAST = 3.0
 
 # The five lines, highest first; dashes tell them apart without colour.
 LINES: dict[str, dict[str, object]] = {
@@ -41,33 +41,3 @@ def themed(colors: Mapping[str, str]) -> dict[str, dict[str, str]]:
         | {"fill": color}
         for name, color in colors.items()
     }
-
-
-def readable(color: str, *, on: str) -> str:
-    """Return ``color``, mixed with black or white only as far as it has to be seen on ``on``."""
-    toward = (0, 0, 0) if _luminance(on) > 0.5 else (255, 255, 255)
-    rgb = _rgb(color)
-    for part in range(0, 101, 5):
-        mixed = [round(c + (t - c) * part / 100) for c, t in zip(rgb, toward, strict=True)]
-        result = "#{:02x}{:02x}{:02x}".format(*mixed)
-        if contrast(result, on) >= _LEAST_CONTRAST:
-            return result
-    raise ValueError(f"nothing can be read on {on}")
-
-
-def contrast(one: str, other: str) -> float:
-    """Return the contrast of two colours as WCAG defines it, 1 to 21."""
-    low, high = sorted((_luminance(one), _luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def _rgb(color: str) -> tuple[int, int, int]:
-    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
-
-
-def _luminance(color: str) -> float:
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in (value / 255 for value in _rgb(color))
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -6,16 +6,14 @@ from typing import Any
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.category_timeline import CategoryTimeline
-from gpumemtrace.plot.style import CATEGORY_COLORS
+from gpumemtrace.plot.style import CATEGORY_COLORS, NOT_SEEN
 from gpumemtrace.report.results import Results
 from gpumemtrace.report.ticks import TICKS, ticks_of
 
-__all__ = ["NAME", "NOT_SEEN", "TITLE", "gather"]
+__all__ = ["NAME", "TITLE", "gather"]
 
 NAME = "categories"
 TITLE = "What it was for"
-
-NOT_SEEN = "not seen by the trace"
 
 
 def gather(results: Results) -> dict[str, Any]:

@@ -1,0 +1,43 @@
+"""A comparison in one sentence, for every view."""
+
+from __future__ import annotations
+
+from gpumemtrace.analysis.compare import Comparison, DeviceComparison, Difference
+from gpumemtrace.units import format_bytes
+
+__all__ = ["describe_difference"]
+
+# Timings of one run are no better than this.
+_NO_DIFFERENCE = 0.005
+
+
+def describe_difference(found: Comparison, device: DeviceComparison) -> str:
+    """What is different on one device, in one sentence."""
+    where = f"cuda:{device.device}"
+    peak = device.peaks["allocated"]
+    if peak.a is None or peak.b is None:
+        side = "A" if peak.b is None else "B"
+        return f"{where}: only {side} allocated anything there."
+    if peak.change == 0:
+        memory = f"B uses as much memory as A: {format_bytes(peak.b)} at the peak"
+    else:
+        less = "less" if peak.b < peak.a else "more"
+        memory = (
+            f"B uses {less} memory: {format_bytes(peak.b)} allocated at the peak instead of "
+            f"{format_bytes(peak.a)}{_share(peak)}"
+        )
+    return f"{where}: {memory}{_time_clause(found.step_time_s, memory_is_less=peak.b < peak.a)}."
+
+
+def _time_clause(time: Difference, *, memory_is_less: bool) -> str:
+    if time.share is None or time.b is None:
+        return ""
+    if abs(time.share) < _NO_DIFFERENCE:
+        return ", and a step takes as long"
+    is_longer = time.share > 0
+    word = "but" if is_longer == memory_is_less else "and"
+    return f", {word} a step takes {abs(time.share):.0%} {'longer' if is_longer else 'less time'}"
+
+
+def _share(difference: Difference) -> str:
+    return "" if not difference.share else f" ({difference.share:+.1%})"
