@@ -8,6 +8,7 @@ html_title = f"gpumemtrace {version}"
 html_theme = "furo"
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
+html_show_copyright = False
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
