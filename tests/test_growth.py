@@ -55,6 +55,19 @@ class TestLeaks:
         assert (owner.phase, owner.size_bytes, owner.blocks_per_step) == ("forward", MIB, 1)
         assert owner.thread == 1
 
+    @pytest.mark.parametrize("steps", [14, 40, 300])
+    def test_a_small_leak_beside_a_large_workspace_made_in_the_first_step(self, steps):
+        def both(run, step):
+            if step == 0:
+                run.keep("workspace", 8 * MIB)
+            leak(16 << 10)(run, step)
+
+        device = judged(train(steps, forward=both))
+        assert device.verdict == "growing"
+        assert device.bytes_per_step == pytest.approx(16 << 10, rel=0.01)
+        (owner,) = device.owners
+        assert (owner.size_bytes, owner.blocks_per_step) == (16 << 10, 1)
+
     def test_it_says_when_the_device_is_full(self):
         device = judged(train(300, forward=leak(MIB), capacity_bytes=GIB))
         # Parameters, state, gradients, two inputs, one batch, and what leaked.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
-from gpumemtrace.analysis.growth_rate import Rate, end_of_births
+from gpumemtrace.analysis.growth_rate import LEAST_RISES, Rate, end_of_births
 from gpumemtrace.analysis.retention import DeviceRetention
 from gpumemtrace.analysis.trend import theil_sen
 
@@ -102,7 +102,12 @@ def _per_row(kept: DeviceRetention, chosen: np.ndarray[Any, np.dtype[np.bool_]])
 
 def _main_category(kept: DeviceRetention, rate: Rate, group: int) -> str:
     """That of most bytes among the blocks in use that were born while it grew."""
-    mine = (kept.live["group"] == group) & (kept.live["ordinal"] >= kept.ordinal[rate.start])
+    ordinal = kept.live["ordinal"]
+    mine = (kept.live["group"] == group) & (ordinal >= kept.ordinal[rate.start])
+    if rate.has_survivors:
+        # Neither what the first row began with, nor what is still young.
+        last = kept.ordinal[end_of_births(kept, rate.start) - 1]
+        mine &= (ordinal > kept.ordinal[rate.start]) & (ordinal <= last)
     sums = np.bincount(
         kept.live["category"][mine], kept.live["size_bytes"][mine], len(CATEGORY_NAMES)
     )
@@ -112,13 +117,18 @@ def _main_category(kept: DeviceRetention, rate: Rate, group: int) -> str:
 def _main_blocks(
     kept: DeviceRetention, rate: Rate, group: int, first_row: int
 ) -> tuple[int, float, int]:
-    """The size that makes up most bytes, how many of it a step adds, and their main thread."""
+    """The size that makes up most bytes, how many of it a step adds, and their main thread.
+
+    A size that comes in few steps (a library's workspace) counts only where none comes in more.
+    """
     first, last = kept.ordinal[first_row], kept.ordinal[end_of_births(kept, rate.start) - 1]
     ordinal = kept.live["ordinal"]
     mine = (kept.live["group"] == group) & (ordinal >= first) & (ordinal <= last)
     sizes, index = np.unique(kept.live["size_bytes"][mine], return_inverse=True)
     counts = np.bincount(index)
-    main = int(np.argmax(counts * sizes))
+    births = np.unique(np.stack([index, ordinal[mine]]), axis=1)[0]
+    recurs = np.bincount(births) >= LEAST_RISES
+    main = int(np.argmax(counts * sizes * (recurs if recurs.any() else 1)))
     threads = np.bincount(kept.live["thread"][mine][index == main])
     per_step = counts[main] / int(last - first + 1)
     return int(sizes[main]), float(per_step), int(np.argmax(threads))

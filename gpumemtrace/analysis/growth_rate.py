@@ -15,12 +15,12 @@ import numpy.typing as npt
 from gpumemtrace.analysis.retention import DeviceRetention
 from gpumemtrace.analysis.trend import Slope, cycle_amplitude, find_regimes, theil_sen
 
-__all__ = ["LEAST_STEPS", "Rate", "end_of_births", "find_rate", "find_reserved_rate"]
+__all__ = ["LEAST_RISES", "LEAST_STEPS", "Rate", "end_of_births", "find_rate", "find_reserved_rate"]
 
 # Fewer steps after the warm-up tell nothing.
 LEAST_STEPS = 8
 # Growth in so many steps is a trend; in fewer, single events.
-_LEAST_RISES = 4
+LEAST_RISES = 4
 # Growth whose second half is below so much of its first is on its way to a plateau.
 _FADES_BELOW = 0.25
 # Blocks of a kind of which so many bytes died at the age of the survivors turn over: those that
@@ -82,7 +82,7 @@ def find_reserved_rate(
     slope = theil_sen(ordinal[start:], tail)
     is_trend = (
         rise >= max(_LEAST_SLACK_BYTES, int(reserved[-1]) // 100)
-        and np.count_nonzero(rises) >= _LEAST_RISES
+        and np.count_nonzero(rises) >= LEAST_RISES
         and _is_rising(slack, start, slope)
     )
     if not is_trend or _fades(np.diff(tail)):
@@ -95,7 +95,7 @@ def _rate_of_survivors(kept: DeviceRetention, start: int) -> Rate | None:
     slopes: dict[int, tuple[Slope, int]] = {}
     for group in range(kept.survivor_bytes.shape[1]):
         alive = kept.survivor_bytes[start:end, group]
-        if np.count_nonzero(alive) < _LEAST_RISES:
+        if np.count_nonzero(alive) < LEAST_RISES:
             continue
         # It may have begun later, too small to be seen in the level.
         total = np.cumsum(alive)
@@ -117,7 +117,9 @@ def _rate_of_survivors(kept: DeviceRetention, start: int) -> Rate | None:
     slope = Slope(value, low, high, slopes[groups[0]][0].confidence)
     begin = slopes[groups[0]][1]
     born = kept.survivor_bytes[:, groups].sum(axis=1)
-    fades = _fades(born[begin:end]) or _faded_before(born, begin, slope)
+    # What was born before the first row ended is the level that growth starts from: a library's
+    # workspace may be in it.
+    fades = _fades(born[begin + 1 : end]) or _faded_before(born, begin, slope)
     return Rate(slope, begin, tuple(groups), has_survivors=True, fades=fades)
 
 
