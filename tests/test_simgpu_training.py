@@ -212,3 +212,18 @@ finish(report={entry["name"]: entry["calls"] for entry in read_report()})
 """)
     assert result["report"]["cuDNN"] >= 4
     assert result["report"]["cuDNN batch norm"] >= 2
+
+
+@pytest.mark.parametrize("gpu", ["l4", "a100", "h100", "t4"])
+def test_cub_finds_its_kernels_on_cards_that_torch_was_not_built_for(gpu: str) -> None:
+    # No torch is built for 8.9: a real card takes the kernels for 8.6, and CUB tunes by that.
+    run_simulated(
+        """
+        import torch
+        embedding = torch.nn.Embedding(1000, 64).cuda()
+        tokens = torch.zeros(4096, device="cuda", dtype=torch.long)
+        embedding(tokens).sum().backward()
+        tokens.sort(), tokens.cumsum(0), torch.unique(tokens)
+        """,
+        gpu=gpu,
+    )

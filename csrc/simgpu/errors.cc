@@ -23,6 +23,7 @@ constexpr ErrorText kErrors[] = {
     {3, "cudaErrorInitializationError", "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {9, "cudaErrorInvalidConfiguration", "", "invalid configuration argument"},
     {52, "cudaErrorMissingConfiguration", "", "__global__ function call is not configured"},
+    {98, "cudaErrorInvalidDeviceFunction", "", "invalid device function"},
     {100, "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {201, "cudaErrorDeviceUninitialized", "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
