@@ -55,6 +55,13 @@ def test_each_limit_measures_what_it_names(rule, expected):
         )
 
 
+@pytest.mark.parametrize("steps", [0, 8])
+def test_growth_in_too_few_steps_is_no_pass(steps):
+    rules = parse_rules({"growth": [{"max_per_step": "1 KiB"}]})
+    with pytest.raises(RulesError, match=f"{steps} steps are too few to tell"):
+        check_budget([run(steps=steps)], rules)
+
+
 def test_growth_is_limited_per_step():
     rules = parse_rules({"growth": [{"max_per_step": "512 B"}]})
     assert check_budget([run()], rules).is_within

@@ -9,6 +9,7 @@ from typing import Any
 from gpumemtrace.analysis.answers import Answers, DeviceAnswers, find_answers
 from gpumemtrace.analysis.budget_rules import GrowthRule, LimitRule, Rule, RulesError
 from gpumemtrace.analysis.growth import Growth, find_growth
+from gpumemtrace.analysis.growth_rate import LEAST_STEPS
 from gpumemtrace.trace_data import TraceData
 
 __all__ = ["Budget", "Finding", "check_budget"]
@@ -121,7 +122,8 @@ class _Reading:
         if rule.from_step not in self._growths:
             self._growths[rule.from_step] = find_growth(self.trace, from_step=rule.from_step)
         for device in self._growths[rule.from_step].devices:
-            if rule.device in (None, device.device):
+            # In too few steps no growth is seen, which is not the same as none.
+            if rule.device in (None, device.device) and device.from_step is not None:
                 yield Finding(
                     rule.name,
                     self.trace.path,
@@ -162,4 +164,5 @@ def _why_nothing(rule: Rule, readings: Sequence[_Reading]) -> str:
         return f"the phase {rule.phase!r} was not open, or its {rule.line} bytes are not known"
     if isinstance(rule, LimitRule):
         return f"{rule.line} bytes are not known in this trace"
-    return "there is nothing to measure"
+    steps = max((len(reading.trace.steps) for reading in readings), default=0)
+    return f"{steps} steps are too few to tell: more than {LEAST_STEPS} must be judged"
