@@ -91,6 +91,7 @@ install: $(STAMPS)/package
 
 demo: install
 	$(VENV)/bin/gpumemtrace demo
+	@echo 'The command gpumemtrace is in $(VENV): . $(VENV)/bin/activate'
 
 # --- Tests ------------------------------------------------------------------------------------
 

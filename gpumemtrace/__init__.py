@@ -52,7 +52,16 @@ __all__ = ["__version__", *_MODULES]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'gpumemtrace' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"gpumemtrace.{_MODULES[name]}"), name)
+    try:
+        module = importlib.import_module(f"gpumemtrace.{_MODULES[name]}")
+    except ImportError as error:
+        if error.name == "gpumemtrace" and "_core" in str(error):
+            raise ImportError(
+                f"{__path__[0]} is the source of gpumemtrace, without its native part: run Python "
+                "in another folder to get the installed package"
+            ) from error
+        raise
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

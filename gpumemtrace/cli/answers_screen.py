@@ -36,6 +36,8 @@ def print_times_line(console: Console, answers: Answers) -> None:
     if not len(times.number):
         return
     line = f"\nSteps take {format_duration(times.median_ns / 1e9)} (median)"
+    if answers.summary.simulated is not None:
+        line += " of this machine's CPU, not of a GPU"
     # The first step holds all that came before it.
     slow = [step for step in times.slow if step.step != times.number[0]]
     if slow:

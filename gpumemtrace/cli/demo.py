@@ -79,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(f"\nTrace    {trace}\nPicture  {picture}\nClose-up {close_up}\n")
         print(f"What sets the peak:\n  gpumemtrace peak {shlex.quote(str(trace))}")
+        print(f"All of it on one page:\n  gpumemtrace report {shlex.quote(str(trace))}")
         print(f"Now your own script:\n  gpumemtrace {' '.join(verb)} train.py")
     return 0
 

@@ -58,7 +58,8 @@ def _heading(summary: Summary) -> list[str]:
     if training := describe_training(summary.run_record):
         lines.append(f"Trained: {'; '.join(training)}")
     if summary.simulated is not None:
-        lines.append(f"Simulated {summary.simulated.gpu}: there was no GPU.")
+        gpu = summary.simulated.gpu.removeprefix("Simulated ")
+        lines.append(f"Simulated {gpu}: there was no GPU.")
         lines += [f"  approximated: {_as_text(a)}" for a in summary.simulated.approximations]
         if not summary.simulated.approximations:
             lines.append("  nothing was approximated")

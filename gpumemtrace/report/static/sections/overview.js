@@ -32,7 +32,7 @@ function simulatedNotice(simulated) {
   return el(
     "div",
     { class: "notice warning", id: "simulated" },
-    el("p", {}, el("strong", {}, `Simulated ${simulated.gpu}: there was no GPU.`)),
+    el("p", {}, el("strong", {}, `Simulated ${simulated.gpu.replace(/^Simulated /, "")}: there was no GPU.`)),
     entries.length
       ? el(
           "details",
