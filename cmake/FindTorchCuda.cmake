@@ -1,7 +1,7 @@
 # Finds a CUDA build of torch in the environment the package is installed into, without importing it.
 #
 # Sets TorchCuda_FOUND, TorchCuda_WHY (when not found), TorchCuda_ROOT, TorchCuda_VERSION,
-# TorchCuda_CUDA, TorchCuda_CUDA_INCLUDE, TorchCuda_CXX11_ABI, the target TorchCuda::headers, and
+# TorchCuda_CUDA, TorchCuda_CUDA_INCLUDE, TorchCuda_CXX11_ABI, TorchCuda_PYBIND11_BUILD_ABI, the target TorchCuda::headers, and
 # TorchCuda_RECORD: all of it as a JSON object, for the build record (see write_build_info below).
 
 # uv and `python -m build` compile in an environment of their own: there, name the one to look into.
@@ -23,7 +23,7 @@ endif()
 
 string(JSON TorchCuda_FOUND GET "${TorchCuda_RECORD}" found)
 if(TorchCuda_FOUND)
-  foreach(key IN ITEMS root version cuda cuda_include cxx11_abi)
+  foreach(key IN ITEMS root version cuda cuda_include cxx11_abi pybind11_build_abi)
     string(TOUPPER ${key} upper)
     string(JSON TorchCuda_${upper} GET "${TorchCuda_RECORD}" ${key})
   endforeach()
@@ -37,6 +37,11 @@ if(TorchCuda_FOUND)
   target_include_directories(TorchCuda::headers SYSTEM INTERFACE ${CMAKE_SOURCE_DIR}/csrc/cuda_compat)
   target_compile_definitions(TorchCuda::headers INTERFACE
     _GLIBCXX_USE_CXX11_ABI=${TorchCuda_CXX11_ABI})
+  # Else torch would not take our allocator for one of its own type.
+  if(TorchCuda_PYBIND11_BUILD_ABI)
+    target_compile_definitions(TorchCuda::headers INTERFACE
+      PYBIND11_BUILD_ABI="${TorchCuda_PYBIND11_BUILD_ABI}")
+  endif()
 else()
   string(JSON TorchCuda_WHY GET "${TorchCuda_RECORD}" why)
   message(WARNING "The torch hook and the simulated GPU are not built: ${TorchCuda_WHY}. "

@@ -5,8 +5,8 @@ pip, so this sees the environment that the package is being installed into. Impo
 need every CUDA library to be present; reading its files does not.
 
 When the hook can be built, ``found`` is true and the object holds ``root, version, cuda,
-cuda_include, cxx11_abi``. Otherwise ``why`` is a clause in the past tense (people read it later,
-from the build record) and ``remedy`` what to give to ``pip install``.
+cuda_include, cxx11_abi, pybind11_build_abi``. Otherwise ``why`` is a clause in the past tense
+(people read it later, from the build record) and ``remedy`` what to give to ``pip install``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import mmap
 import os
 import re
 import sys
@@ -54,6 +55,7 @@ def probe() -> Result:
         "cuda": cuda,
         "cuda_include": str(include),
         "cxx11_abi": cxx11_abi_of(torch),
+        "pybind11_build_abi": pybind11_build_abi_of(torch),
     }
 
 
@@ -109,6 +111,20 @@ def cxx11_abi_of(torch: Path) -> str:
     text = config.read_text(encoding="utf-8") if config.is_file() else ""
     found = re.search(r"_GLIBCXX_USE_CXX11_ABI=(\d)", text)
     return found[1] if found else "1"
+
+
+def pybind11_build_abi_of(torch: Path) -> str:
+    """Return what stands for torch's compiler in the name by which pybind11 shares types.
+
+    Up to pybind11 2.13 modules of two versions of gcc do not know each other's types, unless one
+    says it is as the other (as `torch.utils.cpp_extension` does). "" where it does not matter.
+    """
+    library = torch / "lib" / "libtorch_python.so"
+    if not library.is_file():
+        return ""
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        found = re.search(rb"__pybind11_internals_v\d+_gcc_libstdcpp(_cxxabi\d+)__", text)
+        return found[1].decode() if found else ""
 
 
 if __name__ == "__main__":

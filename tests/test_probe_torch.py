@@ -79,6 +79,7 @@ def test_cuda_build(environment: Environment) -> None:
         "cuda": "13.0",
         "cuda_include": str(include),
         "cxx11_abi": "1",
+        "pybind11_build_abi": "",
     }
 
 
@@ -123,3 +124,22 @@ def test_torch_through_a_pth_file_and_headers_elsewhere(
     answer = environment.probe()
     assert answer["root"] == str(other.site / "torch")
     assert answer["cuda_include"] == str(include)
+
+
+@pytest.mark.parametrize(
+    ("internals", "expected"),
+    [
+        (b"__pybind11_internals_v4_gcc_libstdcpp_cxxabi1011__", "_cxxabi1011"),
+        (b"__pybind11_internals_v12_system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_1__", ""),
+        (b"no pybind11 in here", ""),
+    ],
+)
+def test_the_compiler_that_torch_was_built_with(
+    environment: Environment, internals: bytes, expected: str
+) -> None:
+    environment.add_torch(CUDA_VERSION_PY)
+    environment.add_headers("nvidia/cu13", 13000)
+    library = environment.site / "torch" / "lib" / "libtorch_python.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"\0ELF\0" * 1000 + internals + b"\0" * 1000)
+    assert environment.probe()["pybind11_build_abi"] == expected
