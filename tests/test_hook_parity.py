@@ -46,7 +46,7 @@ GPT2 = """
         None,
         "expandable_segments:True",
         "roundup_power2_divisions:4",
-        "max_split_size_mb:20,garbage_collection_threshold:0.6",
+        "max_split_size_mb:21,garbage_collection_threshold:0.6",
     ],
 )
 def test_gpt2(tmp_path: Path, conf: str | None) -> None:

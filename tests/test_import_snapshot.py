@@ -24,7 +24,7 @@ CASES = {
     "whole": {},
     "two devices": {"devices": 2},
     "expandable": {"torch_conf": "expandable_segments:True"},
-    "max split": {"torch_conf": "max_split_size_mb:20"},
+    "max split": {"torch_conf": "max_split_size_mb:21"},
     "roundup": {"torch_conf": "roundup_power2_divisions:4"},
 }
 

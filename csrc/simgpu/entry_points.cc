@@ -17,11 +17,11 @@ void* open_this_library() {
   return dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD);
 }
 
-// The plain name, else the version of it that CUDA's headers map to.
+// The version that CUDA's headers map the name to, else the plain name (which may only lead there).
 void* find_driver_function(const char* name) {
   static void* const library = open_this_library();
   if (library == nullptr) return nullptr;
-  for (const char* suffix : {"", "_v2", "_v3"}) {
+  for (const char* suffix : {"_v3", "_v2", ""}) {
     if (void* found = dlsym(library, (std::string(name) + suffix).c_str())) return found;
   }
   if (config().verbose) {
