@@ -5,10 +5,11 @@ from __future__ import annotations
 from gpumemtrace.analysis.compare import Comparison, DeviceComparison, Difference
 from gpumemtrace.units import format_bytes
 
-__all__ = ["describe_difference"]
+__all__ = ["describe_difference", "describe_share"]
 
 # Timings of one run are no better than this.
 _NO_DIFFERENCE = 0.005
+_TENFOLD = 9.0
 
 
 def describe_difference(found: Comparison, device: DeviceComparison) -> str:
@@ -22,9 +23,10 @@ def describe_difference(found: Comparison, device: DeviceComparison) -> str:
         memory = f"B uses as much memory as A: {format_bytes(peak.b)} at the peak"
     else:
         less = "less" if peak.b < peak.a else "more"
+        share = describe_share(peak)
         memory = (
             f"B uses {less} memory: {format_bytes(peak.b)} allocated at the peak instead of "
-            f"{format_bytes(peak.a)}{_share(peak)}"
+            f"{format_bytes(peak.a)}{share and f' ({share})'}"
         )
     return f"{where}: {memory}{_time_clause(found.step_time_s, memory_is_less=peak.b < peak.a)}."
 
@@ -39,5 +41,9 @@ def _time_clause(time: Difference, *, memory_is_less: bool) -> str:
     return f", {word} a step takes {abs(time.share):.0%} {'longer' if is_longer else 'less time'}"
 
 
-def _share(difference: Difference) -> str:
-    return "" if not difference.share else f" ({difference.share:+.1%})"
+def describe_share(difference: Difference) -> str:
+    """The change as a part of A, such as ``-40.0%``; from tenfold on ``x 12``."""
+    share = difference.share
+    if not share:
+        return ""
+    return f"{share:+.1%}" if share < _TENFOLD else f"x {share + 1:,.0f}"

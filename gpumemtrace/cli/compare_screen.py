@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from gpumemtrace.analysis.compare import Comparison, DeviceComparison, Difference
-from gpumemtrace.analysis.compare_wording import describe_difference
+from gpumemtrace.analysis.compare_wording import describe_difference, describe_share
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.cli.console import make_console, make_table
 from gpumemtrace.units import format_bytes, format_duration
@@ -113,7 +113,7 @@ def _bytes(difference: Difference) -> list[str]:
         "" if difference.a is None else format_bytes(difference.a),
         "" if difference.b is None else format_bytes(difference.b),
         "" if change is None else _signed(change),
-        _share(difference).strip(" ()"),
+        describe_share(difference),
     ]
 
 
@@ -123,12 +123,8 @@ def _times(difference: Difference) -> list[str]:
         "" if difference.a is None else format_duration(difference.a),
         "" if difference.b is None else format_duration(difference.b),
         "" if change is None else _signed_time(change),
-        _share(difference).strip(" ()"),
+        describe_share(difference),
     ]
-
-
-def _share(difference: Difference) -> str:
-    return "" if not difference.share else f" ({difference.share:+.1%})"
 
 
 def _signed(size_bytes: float) -> str:
