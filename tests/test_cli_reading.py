@@ -252,3 +252,51 @@ def test_lines_after_a_damaged_chunk_are_marked(gpt2, tmp_path):
     uncertain = [lines.uncertain for batch, lines in LineStream(trace) if len(batch) > 1]
     assert any(part.any() for part in uncertain)
     assert gap["event"][0] < len(trace)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("peak", "growth", "phases", "times", "fragmentation", "oom", "compare a.gmt"),
+        *("plot -fo a.png", "report -fo a.html", "export --to csv -fo a.csv", "budget rules.toml"),
+    ],
+)
+def test_every_command_says_what_is_missing(gpt2, tmp_path, capsys, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    Path("rules.toml").write_text('[[limit]]\nmax = "24 GiB"\n')
+    content = bytearray(gpt2.read_bytes())
+    Path("a.gmt").write_bytes(content)
+    command, *options = arguments.split()
+    traces = ["a.gmt"] if command != "budget" else []
+    first = ["a.gmt"] if command == "budget" else []
+    main([command, *first, *options, *traces])
+    assert capsys.readouterr().err == ""
+    content[len(content) // 3] ^= 1
+    Path("a.gmt").write_bytes(content)
+    main([command, *first, *options, *traces])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"a\.gmt: .*checksum.*events were lost\. Figures lack what is missing", line)
+    Path("a.gmt").write_bytes(gpt2.read_bytes()[:-30])
+    main([command, *first, *options, *traces])
+    assert "the file ends inside this chunk" in capsys.readouterr().err
+
+
+def test_what_force_overwrites_is_there_until_all_is_written(gpt2, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "a.csv"
+    output.write_text("precious")
+    bad = tmp_path / "bad.gmt"
+    bad.write_text("no trace")
+    assert main(["export", str(bad), "--to", "csv", "-f", "-o", str(output)]) == 1
+    assert output.read_text() == "precious"
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gpumemtrace.export.csv._values", full)
+    capsys.readouterr()
+    assert main(["export", str(gpt2), "--to", "csv", "-f", "-o", str(output)]) == 1
+    assert capsys.readouterr().err == (
+        f"gpumemtrace: can't write {output}: No space left on device\n"
+    )
+    assert output.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "bad.gmt"]

@@ -63,3 +63,28 @@ def test_no_color_and_piped_output_are_plain(tmp_path):
     assert b"\x1b" not in done.stdout
     assert "─" not in done.stdout.decode()
     assert "allocated    3.131 GiB  backward, step 1" in done.stdout.decode()
+
+
+def test_closed_streams_are_no_error(tmp_path):
+    path = tmp_path / "a.gmt"
+    recorded.load("gpt2")[0].save(path)
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        command = f"{sys.executable} -m gpumemtrace check {path} {closed}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert ("good" in done.stdout) == (">&- " not in f" {closed} ".replace("2>&- ", ""))
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    path = tmp_path / "a.gmt"
+    recorded.load("gpt2")[0].save(path)
+    for arguments, what in (
+        (f"summary {path} > /dev/full", "stdout"),
+        (f"export {path} --to csv -f -o /dev/full", "/dev/full"),
+    ):
+        command = f"{sys.executable} -m gpumemtrace {arguments}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr == f"gpumemtrace: can't write {what}: No space left on device\n".replace(
+            "write stdout", "write to stdout"
+        )

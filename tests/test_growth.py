@@ -25,7 +25,7 @@ from synthetic import MIB, PHASE_NAMES, event_columns
 from gpumemtrace.analysis.categories import Categories
 from gpumemtrace.analysis.growth import DeviceGrowth, find_growth
 from gpumemtrace.analysis.lines import feed_lines
-from gpumemtrace.analysis.retention import RetentionFinder
+from gpumemtrace.analysis.retention import BirthGroup, DeviceRetention, RetentionFinder
 from gpumemtrace.marks import begins_at_step
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace import Trace
@@ -371,3 +371,25 @@ def test_the_result_as_json():
     result = json.loads(json.dumps(growth.to_dict()))
     assert (result["verdict"], result["bytes_per_step"]) == ("growing", MIB)
     assert result["devices"][0]["owners"][0]["phase"] == "forward"
+
+
+@given(st.lists(st.sampled_from(["a", "b", None, "c"]), min_size=1, max_size=9), st.integers(0, 3))
+def test_the_groups_of_a_phase_are_put_together(phases, rows):
+    columns = len(phases)
+    kept = DeviceRetention(
+        device=0,
+        groups=tuple(BirthGroup(phase, str(i)) for i, phase in enumerate(phases)),
+        ordinal=np.arange(rows),
+        retained_bytes=np.arange(rows * columns).reshape(rows, columns),
+        survivor_bytes=np.arange(rows * columns).reshape(rows, columns) * 3,
+        freed_bytes=np.arange(columns * 2).reshape(columns, 2),
+        live={"group": np.arange(columns)},
+    )
+    merged = kept.by_phase()
+    assert [group.phase for group in merged.groups] == list(dict.fromkeys(phases))
+    assert [merged.groups[i].phase for i in merged.live["group"]] == phases
+    for i, group in enumerate(merged.groups):
+        mine = [j for j, phase in enumerate(phases) if phase == group.phase]
+        assert merged.retained_bytes[:, i].tolist() == kept.retained_bytes[:, mine].sum(1).tolist()
+        assert merged.survivor_bytes[:, i].tolist() == kept.survivor_bytes[:, mine].sum(1).tolist()
+        assert merged.freed_bytes[i].tolist() == kept.freed_bytes[mine].sum(0).tolist()

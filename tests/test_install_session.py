@@ -236,3 +236,26 @@ after = take(100)
     assert (zero.outside.peak["allocated"] or 0) / mib == 109
     uses = {"/".join(use.path): use for use in one.paths}
     assert (uses["train/eval/train"].peak["allocated"] or 0) / mib == 64
+
+
+def test_a_fork_while_another_thread_installs_leaves_the_child_free(tmp_path: Path) -> None:
+    code = """
+import os, signal, threading
+from gpumemtrace.capture import session
+held = threading.Event()
+
+def install():
+    with session._lock:
+        held.set()
+        threading.Event().wait()
+
+threading.Thread(target=install, daemon=True).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    session.uninstall()
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+    assert python("-c", code, cwd=tmp_path).stdout == "0\n"

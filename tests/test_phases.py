@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import PHASE_NAMES, TraceBuilder, event_columns
 
-from gpumemtrace.analysis.phases import find_phases
+from gpumemtrace.analysis.phases import _Rows, find_phases
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace import Trace
 
@@ -125,6 +125,18 @@ def test_what_phases_leave_adds_up(columns):
         is_mine = trace.device[lifetimes.birth_index] == device.device
         alive = is_mine & (lifetimes.death_index < 0)
         assert left == sum(-(-size // 512) * 512 for size in lifetimes.size_bytes[alive].tolist())
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple), max_size=12))
+def test_rows_of_paths_are_those_found_by_looking_at_each(paths):
+    rows = _Rows(tuple(paths))
+    numbered = list(enumerate(paths, start=1))
+    for path in paths:
+        name = path[-1]
+        assert rows.innermost[name] == [row for row, other in numbered if other[-1] == name]
+        assert rows.inside_name[name] == [row for row, other in numbered if name in other]
+        inside = [row for row, other in numbered if other[: len(path)] == path]
+        assert rows.inside_path[rows.row_of[path]] == inside
 
 
 def test_a_slice_knows_the_phases_that_were_open():

@@ -221,6 +221,18 @@ def test_steps_by_hand(tmp_path: Path) -> None:
     assert [step.number for step in opened().steps] == [0, 1, 2, 100]
 
 
+@pytest.mark.parametrize("wrong", ["a", 1.5, 2**70, object()])
+def test_a_number_that_no_step_can_have_harms_nothing(tmp_path: Path, wrong: object) -> None:
+    with recording_marks(tmp_path / "t.gmt") as opened:
+        gpumemtrace.step(1)
+        with pytest.warns(RuntimeWarning, match="so step 2 begins") as warned:
+            gpumemtrace.step(wrong)  # type: ignore[arg-type]
+        assert warned[0].filename == __file__
+        gpumemtrace.step()
+        assert gpumemtrace.now().step == 3
+    assert [step.number for step in opened().steps] == [1, 2]
+
+
 def test_steps_that_do_not_begin_at_0(tmp_path: Path) -> None:
     with recording_marks(tmp_path / "t.gmt") as opened:
         gpumemtrace.mark("loading")

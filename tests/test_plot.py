@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from xml.dom import minidom
 
 import numpy as np
 import pytest
@@ -259,3 +260,38 @@ class TestCommand:
     def test_another_suffix_is_refused(self, path, capsys):
         assert main(["plot", str(path), "-o", "a.jpeg"]) == 1
         assert "must end with .png, .svg, .pdf" in capsys.readouterr().err
+
+
+def test_names_are_drawn_as_they_are(tmp_path):
+    names = ["$a_{$", "_hidden", "nul\0 and\nline", "\N{ROCKET}", "x" * 5000]
+    builder = TraceBuilder(strings={1: "only one $x^{ mark " + "m" * 100_000})
+    builder.stats(0, 0, 0, 0).add(Kind.MARK, size_bytes=1)
+    for number, name in enumerate(names):
+        builder.phase(name).alloc(512 + 512 * number, 100, after_ns=10_000_000)
+    shown = texts(drawn(builder.trace()))
+    assert r"\$a_{\$" in shown
+    assert "\u200b_hidden" in shown
+    assert "nul\N{REPLACEMENT CHARACTER} and\nline" in shown
+    assert "x" * 150 in shown
+    assert "x" * 201 not in shown
+    builder.trace().save(tmp_path / "a.gmt")
+    assert main(["plot", str(tmp_path / "a.gmt"), "-o", str(tmp_path / "a.svg")]) == 0
+    minidom.parse(str(tmp_path / "a.svg"))
+
+
+def test_thousands_of_phases_are_joined():
+    builder = TraceBuilder().stats(0, 0, 0, 0)
+    for number in range(2000):
+        builder.phase(f"p{number}").alloc(512 * (number + 1), 100, after_ns=1000)
+    builder.phase("long").alloc(512 * 3000, 100, after_ns=1000).alloc(
+        512 * 3001, 100, after_ns=9_000_000
+    )
+    bands = build_timeline(builder.trace(), columns=300_000).phases
+    assert len(bands.names) == 61
+    assert "long" in bands.names
+    assert bands.names[-1] == "1,941 other phases"
+    assert bands.share.shape == (4096, 61)
+    spent = dict.fromkeys(bands.names, 0)
+    for phase, start, end in zip(bands.phase, bands.start_ns, bands.end_ns, strict=True):
+        spent[bands.names[phase]] += end - start
+    assert max(spent, key=spent.get) == "long"

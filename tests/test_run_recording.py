@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -141,6 +142,36 @@ def test_an_install_in_the_script_is_the_launchers_session(
     assert "recording already" in traced.stderr
     assert "wrote gpumemtrace-program.0." in traced.stderr
     assert len(traces_in(tmp_path)) == 2
+
+
+def test_closed_outputs_change_neither_the_program_nor_the_trace(
+    write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    write(
+        "train.py",
+        TRAIN + "\nimport os\nfor fd in (1, 2):\n    try: os.write(fd, b'x' * 999)\n"
+        "    except OSError: pass\n",
+    )
+    closing = "import os, sys; os.close(1); os.close(2); os.execv(sys.executable, sys.argv[1:])"
+    done = python("-c", closing, sys.executable, *RUN, "train.py", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("", "")
+    (trace,) = traces_in(tmp_path)
+    assert trace.complete
+    assert not trace.problems
+
+
+def test_the_last_line_tells_of_a_file_that_is_gone_or_cut_short(
+    write: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    write("train.py", TRAIN + "\nimport os\nos.remove('a.gmt')\n")
+    done = python(*RUN, "-o", "a.gmt", "train.py", cwd=tmp_path)
+    assert "gpumemtrace: no trace is left: a.gmt: the file was deleted\n" in done.stderr
+    assert "wrote" not in done.stderr
+    full = "import os, resource, time\ntime.sleep(0.5)\nsize = os.stat('b.gmt').st_size\n"
+    full += "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))\n"
+    write("train.py", TRAIN + full + TRAIN)
+    done = python(*RUN, "-o", "b.gmt", "train.py", cwd=tmp_path)
+    assert "wrote only the beginning of the run (File too large) to b.gmt (" in done.stderr
 
 
 def test_running_out_of_memory_stays_the_programs_error(

@@ -7,6 +7,20 @@
 #include <system_error>
 
 namespace gpumemtrace {
+namespace {
+
+// Never 0, 1 or 2: where a program was started with one of them closed, and took its place here,
+// whatever it prints would land in the trace.
+int above_standard_streams(int descriptor) noexcept {
+  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+  const int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(descriptor);
+  errno = error;
+  return moved;
+}
+
+}  // namespace
 
 Sink::~Sink() = default;
 
@@ -16,9 +30,9 @@ bool Sink::fail(int error_number) noexcept {
 }
 
 FileSink::FileSink(const std::string& path, bool overwrite)
-    : descriptor_(::open(
+    : descriptor_(above_standard_streams(::open(
           path.c_str(),
-          O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (overwrite ? O_TRUNC : O_EXCL), 0666)) {
+          O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (overwrite ? O_TRUNC : O_EXCL), 0666))) {
   if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
 }
 

@@ -91,6 +91,7 @@ class PhaseFinder:
         """Prepare for one pass over ``trace``."""
         self._trace = trace
         self._paths = trace.phase_paths
+        self._rows = _Rows(trace.phase_paths)
         self._devices: dict[int, _Device] = {}
         # Threads that have phases of their own -> path that is open, -1 = none.
         self._open = {trace.driving_thread: -1}
@@ -193,23 +194,48 @@ class PhaseFinder:
         device.peaks[:, :-1] = np.where(
             (spans.count > 0)[:, None], np.maximum(device.peaks[:, :-1], 0), device.peaks[:, :-1]
         )
-        rows = list(enumerate(self._paths, start=1))
+        rows = self._rows
         return DevicePhases(
             device=number,
             phases=tuple(
-                use(
-                    (name,),
-                    [row for row, path in rows if path[-1] == name],
-                    [row for row, path in rows if name in path],
-                )
+                use((name,), rows.innermost[name], rows.inside_name[name])
                 for name in self._trace.phase_names
             ),
             paths=tuple(
-                use(path, [row], [i for i, other in rows if other[: len(path)] == path])
-                for row, path in rows
+                use(path, [row], rows.inside_path[rows.row_of[path]])
+                for row, path in enumerate(self._paths, start=1)
             ),
             outside=use((), [0], [0]),
         )
+
+
+class _Rows:
+    """Which rows (1 + index of a path) have a name innermost, or anywhere, or begin with a path."""
+
+    def __init__(self, paths: tuple[tuple[str, ...], ...]) -> None:
+        """Take the paths in the order of their rows; their parents need not be among them."""
+        self.innermost: dict[str, list[int]] = {}
+        self.inside_name: dict[str, list[int]] = {}
+        self.inside_path: list[list[int]] = [[] for _ in range(len(paths) + 1)]
+        self.row_of: dict[tuple[str, ...], int] = {}
+        for row, path in enumerate(paths, start=1):
+            self.row_of.setdefault(path, row)
+        around = [0, *(self._around(path) for path in paths)]
+        for row, path in enumerate(paths, start=1):
+            self.innermost.setdefault(path[-1], []).append(row)
+            for name in set(path):
+                self.inside_name.setdefault(name, []).append(row)
+            ancestor = self.row_of[path]
+            while ancestor:
+                self.inside_path[ancestor].append(row)
+                ancestor = around[ancestor]
+
+    def _around(self, path: tuple[str, ...]) -> int:
+        """Return the row of the innermost path around this one, 0 = there is none."""
+        for length in range(len(path) - 1, 0, -1):
+            if (row := self.row_of.get(path[:length])) is not None:
+                return row
+        return 0
 
 
 @dataclass(frozen=True)

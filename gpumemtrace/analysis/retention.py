@@ -55,16 +55,22 @@ class DeviceRetention:
 
         What a block is taken for may depend on its fate: growth is judged without it.
         """
-        phases = tuple(dict.fromkeys(group.phase for group in self.groups))
-        merged = np.array([phases.index(group.phase) for group in self.groups], np.int64)
-        sums = np.zeros((len(self.groups), len(phases)), np.int64)
-        sums[np.arange(len(merged)), merged] = 1
+        number: dict[str | None, int] = {}
+        merged = np.array(
+            [number.setdefault(group.phase, len(number)) for group in self.groups], np.int64
+        )
+        order = np.argsort(merged, kind="stable")
+        first = np.searchsorted(merged[order], np.arange(len(number)))
+
+        def sums(groups: npt.NDArray[np.int64], axis: int) -> npt.NDArray[np.int64]:
+            return np.add.reduceat(groups.take(order, axis), first, axis)
+
         return replace(
             self,
-            groups=tuple(BirthGroup(phase, "any") for phase in phases),
-            retained_bytes=self.retained_bytes @ sums,
-            survivor_bytes=self.survivor_bytes @ sums,
-            freed_bytes=sums.T @ self.freed_bytes,
+            groups=tuple(BirthGroup(phase, "any") for phase in number),
+            retained_bytes=sums(self.retained_bytes, 1),
+            survivor_bytes=sums(self.survivor_bytes, 1),
+            freed_bytes=sums(self.freed_bytes, 0),
             live=self.live | {"group": merged[self.live["group"]]},
         )
 

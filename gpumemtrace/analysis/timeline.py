@@ -27,11 +27,12 @@ from gpumemtrace.analysis.lines import (
     known_lines,
 )
 from gpumemtrace.analysis.peaks import DevicePeaks, Peak, PeakFinder
+from gpumemtrace.analysis.phase_bands import PhaseBands, find_phase_bands
 from gpumemtrace.records import Batch, Records
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["DeviceTimeline", "PhaseBands", "Timeline", "TimelineBuilder", "build_timeline"]
+__all__ = ["DeviceTimeline", "Timeline", "TimelineBuilder", "build_timeline"]
 
 _NOT_YET = -1  # before the first sample
 
@@ -54,21 +55,6 @@ class DeviceTimeline:
     out_of_memory: tuple[Peak, ...]
     flushes: tuple[Flush, ...]
     uncertain_ns: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class PhaseBands:
-    """The phases of the driving thread over time.
-
-    ``names``; ``phase`` int32 (index into ``names``), ``start_ns``, ``end_ns`` int64: one row per
-    stretch. ``share``: float64 array (columns, names), the part of each column's time.
-    """
-
-    names: tuple[str, ...]
-    phase: npt.NDArray[np.int32]
-    start_ns: npt.NDArray[np.int64]
-    end_ns: npt.NDArray[np.int64]
-    share: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -188,7 +174,7 @@ class TimelineBuilder:
                 )
                 for device in shown
             ),
-            phases=_bands(trace, self._start_ns, trace.time_span_ns[1], self._columns),
+            phases=find_phase_bands(trace, columns=self._columns),
             step_number=number,
             step_start_ns=step_start_ns,
             completed_steps=len(trace.steps),
@@ -251,26 +237,6 @@ class TimelineBuilder:
             else:
                 samplers.uncertain.append((samplers.uncertain_since, int(time_ns[i])))
                 samplers.uncertain_since = None
-
-
-def _bands(trace: TraceData, start_ns: int, end_ns: int, columns: int) -> PhaseBands:
-    spans = trace.phases
-    mine = spans.thread == trace.driving_thread
-    index = {name: i for i, name in enumerate(trace.phase_names)}
-    leaf = np.array([index[path[-1]] for path in spans.paths], np.int32)
-    phase = leaf[spans.path[mine]] if len(leaf) else np.zeros(0, np.int32)
-    start, end = spans.start_ns[mine], spans.end_ns[mine]
-    edges = np.linspace(start_ns, max(end_ns, start_ns + 1), columns + 1)
-    share = np.zeros((columns, len(index)))
-    for i in range(len(index)):
-        own = phase == i
-        if own.any():
-            # Time spent in the phase up to each edge; between its stretches it stands still.
-            corners = np.stack([start[own], end[own]], axis=1).ravel()
-            spent = np.cumsum(end[own] - start[own])
-            before = np.stack([spent - (end[own] - start[own]), spent], axis=1).ravel()
-            share[:, i] = np.diff(np.interp(edges, corners, before)) / np.diff(edges)
-    return PhaseBands(trace.phase_names, phase, start, end, share)
 
 
 def _step_starts(trace: TraceData) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

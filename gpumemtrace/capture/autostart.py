@@ -10,11 +10,11 @@ used CUDA.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 
 from gpumemtrace.capture.import_watch import forget, when_imported
 from gpumemtrace.capture.options import RecordingOptions, is_switched_on
+from gpumemtrace.capture.say import say
 
 __all__ = ["activate", "record_when_torch_is_imported"]
 
@@ -64,4 +64,4 @@ def record_when_torch_is_imported(
 
 def _warn(error: Exception) -> None:
     text = " ".join(str(error).split()) or type(error).__name__
-    print(f"gpumemtrace: not recording: {text}", file=sys.stderr)
+    say(f"not recording: {text}")

@@ -54,8 +54,8 @@ def step(number: int | None = None) -> None:
     only gives the step that is going on its number. A first ``step()`` that comes after automatic
     steps takes over their count and begins no further step.
 
-    Steps only count up: for a ``number`` below the current one, a ``RuntimeWarning``, and the next
-    step begins. Outside a recording nothing happens.
+    Steps only count up: for a ``number`` below the current one, or what is no whole number, a
+    ``RuntimeWarning``, and the next step begins. Outside a recording nothing happens.
     """
     if _core.session_active():
         counter.step_by_hand(number)

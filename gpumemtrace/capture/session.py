@@ -12,11 +12,9 @@ not), it begins a session of its own at that moment.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import dataclasses
 import json
 import os
-import shlex
 import sys
 import threading
 import warnings
@@ -31,6 +29,7 @@ from gpumemtrace.capture.allocator import ensure_installed, record_baseline
 from gpumemtrace.capture.auto_phases import AutoPhases
 from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.output_path import choose_path
+from gpumemtrace.capture.say import describe_file, say
 from gpumemtrace.capture.steps import counter
 from gpumemtrace.capture.watch import forget_names
 from gpumemtrace.errors import InstallError
@@ -247,7 +246,7 @@ class Session:
                 counter.end_session()
                 self._final = _stats(_core.session_stop(json.dumps(footer)))
                 if self._announce and self._final.file_created:
-                    _say(_farewell(self))
+                    say(describe_file(self._path, self._final))
             else:
                 self._final = _stats(_core.session_stats())
             if _current is self:
@@ -258,7 +257,7 @@ class Session:
         try:
             self._auto = AutoPhases(sys.modules["torch"])
         except Exception as error:  # a torch that has changed: the memory is recorded all the same
-            _say(f"no automatic phases: {type(error).__name__}: {error}")
+            say(f"no automatic phases: {type(error).__name__}: {error}")
 
     def stop_looking(self) -> None:
         """Take the automatic phases' hooks out of torch."""
@@ -314,28 +313,11 @@ class Session:
                 self._known = late
                 _core.add_metadata(json.dumps(news))
         except Exception as error:  # called in the middle of the training
-            _say(f"the run record stays as it was: {type(error).__name__}: {error}")
-
-
-def _say(text: str) -> None:
-    print(f"gpumemtrace: {text}", file=sys.stderr)
+            say(f"the run record stays as it was: {type(error).__name__}: {error}")
 
 
 def _stats(native: dict[str, Any]) -> SessionStats:
     return SessionStats(**{f.name: native[f.name] for f in dataclasses.fields(SessionStats)})
-
-
-def _farewell(session: Session) -> str:
-    stats = session.stats
-    path = session.path
-    with contextlib.suppress(ValueError, OSError):
-        path = path.relative_to(Path.cwd())
-    lost = f", {stats.dropped:,} lost" if stats.dropped else ""
-    name = shlex.quote(str(path))
-    return (
-        f"wrote {path} ({stats.events:,} events{lost}, "
-        f"{stats.bytes_written / 2**20:.1f} MiB); next: gpumemtrace summary {name}"
-    )
 
 
 def _tell_when_cuda_is_up() -> None:
@@ -359,7 +341,7 @@ def _cuda_is_up() -> None:
         elif _before_fork is not None:
             _record_in_child(_before_fork)
     except Exception as error:  # within torch's initialisation: it must not fail because of us
-        _say(f"what devices there are is not recorded: {type(error).__name__}: {error}")
+        say(f"what devices there are is not recorded: {type(error).__name__}: {error}")
 
 
 def _record_in_child(parent: Session) -> None:
@@ -369,7 +351,8 @@ def _record_in_child(parent: Session) -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _current, _before_fork
+    global _lock, _current, _before_fork
+    _lock = threading.RLock()  # a thread that is not in the child may have held it
     if _current is not None:
         _current.stop_looking()
         _before_fork, _current = _current, None

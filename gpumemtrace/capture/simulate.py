@@ -102,8 +102,9 @@ def exec_simulated(
 ) -> NoReturn:
     """Become ``python <arguments>`` on the simulated GPU: its exit status and signals are ours."""
     environment = simulated_environment(profile, devices=devices, alloc_conf=alloc_conf)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     os.execve(sys.executable, [sys.executable, *arguments], environment)
 
 

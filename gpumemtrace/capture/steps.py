@@ -10,6 +10,7 @@ others go on stepping without it, the one that steps takes over.
 
 from __future__ import annotations
 
+import operator
 import warnings
 import weakref
 from collections.abc import Callable
@@ -23,6 +24,8 @@ __all__ = ["StepCounter", "counter"]
 _PATIENCE = 8
 
 
+# Leaves room to count on in the 64 bits of an event.
+_MOST = 1 << 62
 _STEP_SET = 1  # schema.StepFlags.SET: the number is set, no step has ended
 
 
@@ -53,18 +56,23 @@ class StepCounter:
         """See `gpumemtrace.step`."""
         if not self._enabled:
             return
+        why = ""
+        if number is not None:
+            whole, why = _as_whole(number)
+            if whole is not None and whole < self.number:
+                why = "steps only count up"
+            if why:
+                warnings.warn(
+                    f"gpumemtrace.step({number!r}) during step {self.number}: {why}, so "
+                    f"step {self.number + 1} begins",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+            number = None if why else whole
         is_first = not self._by_hand
         self._by_hand = True
-        if number == self.number or (is_first and number is None and self.number > 0):
+        if not why and (number == self.number or (is_first and number is None and self.number > 0)):
             return
-        if number is not None and number < self.number:
-            warnings.warn(
-                f"gpumemtrace.step({number}) during step {self.number}: steps only count up, so "
-                f"step {self.number + 1} begins",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-            number = None
         if number is not None and is_first and self.number == 0:
             # `step(100)` at the beginning: what came before it was no step.
             self._begin(number, _STEP_SET)
@@ -98,6 +106,15 @@ class StepCounter:
         self.number = number
         _core.push_step(number, flags)
         self._on_step(number)
+
+
+def _as_whole(number: object) -> tuple[int | None, str]:
+    """Return the number as one that an event can hold, or None and why it can't."""
+    try:
+        whole = operator.index(number)  # type: ignore[arg-type]
+    except Exception:  # also of a tensor whose device is lost
+        return None, "a step has a whole number"
+    return (None, f"a step's number is at most {_MOST}") if whole > _MOST else (whole, "")
 
 
 counter = StepCounter()

@@ -7,12 +7,12 @@ at the same moment; those of later steps lie elsewhere and are known by their li
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpumemtrace import _core
+from gpumemtrace.capture.say import say
 from gpumemtrace.capture.tags import BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, tag_tensor
 
 __all__ = ["OptimizerTags", "watch"]
@@ -151,7 +151,4 @@ def _quietly(function: Callable[[Any], None], optimizer: Any) -> None:
     try:
         function(optimizer)
     except Exception as error:
-        print(
-            f"gpumemtrace: could not tag the memory of {type(optimizer).__name__}: {error}",
-            file=sys.stderr,
-        )
+        say(f"could not tag the memory of {type(optimizer).__name__}: {error}")

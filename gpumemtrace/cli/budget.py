@@ -58,11 +58,12 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.analysis.budget import check_budget
     from gpumemtrace.analysis.budget_rules import load_rules
     from gpumemtrace.cli.budget_screen import print_budget
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
 
     try:
         rules = load_rules(args.rules)
-        budget = check_budget([open_trace(path, quiet=args.quiet) for path in args.traces], rules)
+        traces = [open_trace(path, quiet=args.quiet) for path in args.traces]
+        budget = check_budget(traces, rules)
     except (GpuMemTraceError, OSError) as error:
         if args.debug:
             raise
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         where = f"{error.filename}: " if isinstance(error, OSError) else ""
         print(f"gpumemtrace: {where}{what}", file=sys.stderr)
         return _UNUSABLE
+    tell_damage(*traces)
     if args.json:
         print(json.dumps(budget.to_dict(), indent=2))
     else:

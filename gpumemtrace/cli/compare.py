@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the comparison."""
     from gpumemtrace.analysis.compare import compare_traces
     from gpumemtrace.cli.compare_screen import print_comparison
-    from gpumemtrace.cli.reading import open_sides
+    from gpumemtrace.cli.reading import open_sides, tell_damage
 
     a, b = open_sides(
         args.trace,
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         quiet=args.quiet,
     )
     found = compare_traces(a, b)
+    tell_damage(a, b)
     if args.json:
         print(json.dumps(found.to_dict(), indent=2))
         return 0

@@ -13,6 +13,7 @@ from gpumemtrace.cli.options import (
     add_steps,
     add_trace,
     refuse_to_overwrite,
+    writing,
 )
 from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.export import FORMATS
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         raise GpuMemTraceError(f"{output} is the trace itself: choose another -o")
     refuse_to_overwrite(output, force=args.force)
 
-    from gpumemtrace.cli.reading import open_trace, slice_trace
+    from gpumemtrace.cli.reading import open_trace, slice_trace, tell_damage
     from gpumemtrace.export.formats import ExportOptions, load_format
 
     trace = slice_trace(open_trace(args.trace, quiet=args.quiet), args.steps)
@@ -81,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
         until_ns=None if args.at is None else round(args.at * 1e9),
         table=args.table,
     )
-    written = load_format(args.to).write(trace, output, options)
+    with writing(output) as part:
+        written = load_format(args.to).write(trace, part, options)
+    tell_damage(trace)
     for remark in written.remarks:
         print(f"{output}: {remark}", file=sys.stderr)
     if not args.quiet:

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the fragmentation."""
     from gpumemtrace.analysis.fragmentation import find_fragmentation
     from gpumemtrace.cli.fragmentation_screen import print_fragmentation
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
 
     trace = open_trace(args.trace, quiet=args.quiet)
     time_ns = None if args.time is None else round(args.time * 1e9)
@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise GpuMemTraceError(f"{args.trace}: {error}") from error
+    tell_damage(trace)
     if args.json:
         print(json.dumps(found.to_dict(), indent=2))
     else:

@@ -70,10 +70,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the verdict; return its exit status."""
     from gpumemtrace.analysis.growth import Growth, find_growth
     from gpumemtrace.cli.growth_screen import print_growth
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
 
     trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
     growth = find_growth(trace, from_step=args.from_step)
+    tell_damage(trace)
     if args.device is not None:
         chosen = tuple(d for d in growth.devices if d.device == args.device)
         if not chosen:

@@ -14,10 +14,12 @@ Exit status: the subcommand's own; 1 for an error; 2 for wrong arguments; 130 fo
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from gpumemtrace.cli import (
@@ -101,9 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.run_command is None:
         parser.print_help(sys.stderr)
         return 2
+    if not args.passes_interrupt_on:
+        _replace_closed_streams()
     try:
         status: int = args.run_command(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except KeyboardInterrupt:
         if args.passes_interrupt_on:
@@ -115,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if _is_full(error) and sys.stdout is not None:  # or Python complains of the rest at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if args.debug:
             traceback.print_exc()
         else:
@@ -156,14 +163,28 @@ def _add_command(
     return subparser.prog.rpartition(" ")[2]
 
 
+def _replace_closed_streams() -> None:
+    """Let a closed stdout or stderr (``>&-``) swallow what it is given: the exit status counts."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (as long as the process lives)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+
+
 def _one_line(error: Exception) -> str:
     if isinstance(error, GpuMemTraceError):
         text = str(error)
     elif isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
+    elif _is_full(error):
+        text = "can't write to stdout: No space left on device"
     else:
         text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
     return " ".join(text.split())
+
+
+def _is_full(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None
 
 
 class _VersionAction(argparse.Action):

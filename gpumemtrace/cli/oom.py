@@ -42,9 +42,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the explanation."""
     from gpumemtrace.analysis.oom import find_oom
     from gpumemtrace.cli.oom_screen import print_oom
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
 
-    oom = find_oom(open_trace(args.trace, quiet=args.quiet, categories=args.categories))
+    trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
+    oom = find_oom(trace)
+    tell_damage(trace)
     if args.json:
         print(json.dumps(oom.to_dict(), indent=2))
     else:

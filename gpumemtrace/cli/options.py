@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpumemtrace.errors import GpuMemTraceError
@@ -28,6 +31,7 @@ __all__ = [
     "parse_time",
     "print_next",
     "refuse_to_overwrite",
+    "writing",
 ]
 
 
@@ -178,3 +182,26 @@ def print_next(*arguments: object, quiet: bool) -> None:
     """Say which command to type next, unless ``quiet``."""
     if not quiet:
         print(f"Next: gpumemtrace {shlex.join(map(str, arguments))}")
+
+
+@contextlib.contextmanager
+def writing(output: Path) -> Iterator[Path]:
+    """Give the path to write to: it becomes ``output`` when all is written, and never a part of it.
+
+    So what ``--force`` overwrites is there until then. An error in writing names ``output``.
+    """
+    target = Path(os.path.realpath(output))
+    is_plain = target.is_file() or not target.exists()  # no /dev/stdout, no pipe
+    safely = is_plain and os.access(target.parent, os.W_OK)
+    part = target.with_name(f".{os.getpid()}.part.{target.name}") if safely else target
+    try:
+        yield part
+        if safely:
+            part.replace(target)
+    except OSError as error:
+        if error.filename is not None and Path(error.filename) != part:
+            raise
+        raise GpuMemTraceError(f"can't write {output}: {error.strerror or error}") from error
+    finally:
+        if safely:
+            part.unlink(missing_ok=True)

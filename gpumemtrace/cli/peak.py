@@ -74,13 +74,14 @@ def run(args: argparse.Namespace) -> int:
     """Print what owned the peak."""
     from gpumemtrace.analysis.peak_live_set import find_peak_live_set
     from gpumemtrace.cli.peak_screen import print_peak
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
 
     trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
     try:
         peak = find_peak_live_set(trace, step=args.step, device=args.device, line=args.line)
     except ValueError as error:
         raise GpuMemTraceError(f"{args.trace}: {error}") from None
+    tell_damage(trace)
     if args.json:
         print(json.dumps({"path": trace.path} | peak.to_dict(), indent=2))
     else:

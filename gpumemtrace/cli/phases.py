@@ -45,10 +45,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the table."""
     from gpumemtrace.analysis.phase_changes import find_phase_changes
     from gpumemtrace.cli.phases_screen import print_changes
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
 
     trace = open_trace(args.trace, quiet=args.quiet)
     changes = find_phase_changes(trace, steps=args.steps)
+    tell_damage(trace)
     if not len(changes.number):
         raise GpuMemTraceError(f"{args.trace}: no step in these: it has {len(trace.steps)} steps")
     if args.json:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpumemtrace.cli.options import print_next, refuse_to_overwrite
+from gpumemtrace.cli.options import print_next, refuse_to_overwrite, writing
 from gpumemtrace.cli.plot_options import DOTS_PER_INCH, EPILOG, add_options
 from gpumemtrace.errors import GpuMemTraceError
 
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         open_sides,
         open_trace,
         slice_trace,
+        tell_damage,
         warn_of_silent_devices,
     )
 
@@ -64,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         shown = slice_trace(open_trace(args.trace, quiet=args.quiet), args.steps, args.time)
     _draw(kind, shown, others, args, output)
+    tell_damage(shown, *others.values())
     warn_of_silent_devices(shown, args.device, *others.values())
     if not args.quiet:
         print(f"Wrote {output}")
@@ -85,9 +88,12 @@ def _draw(
         raise GpuMemTraceError(f"plot --style: {error}") from None
     figure_kind = load_kind(kind)
     result = figure_kind.build(trace, devices=args.device, **others)
-    with style.context(sheets):
+    with style.context(sheets), warnings.catch_warnings():
+        # An emoji in a name: a box stands for it.
+        warnings.filterwarnings("ignore", message="Glyph")
         figure = figure_kind.draw(result, size_inches=args.size)
-        figure.savefig(output, dpi=DOTS_PER_INCH)
+        with writing(output) as part:
+            figure.savefig(part, dpi=DOTS_PER_INCH)
 
 
 def _next_command(args: argparse.Namespace, kind: str, shown: Trace) -> list[object]:

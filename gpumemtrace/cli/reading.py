@@ -24,6 +24,7 @@ __all__ = [
     "open_trace",
     "show_progress",
     "slice_trace",
+    "tell_damage",
     "warn_of_silent_devices",
 ]
 
@@ -83,6 +84,25 @@ def warn_of_silent_devices(trace: Trace, wanted: list[int] | None, *others: Trac
     for device in wanted or ():
         if device not in active:
             print(f"cuda:{device} has no events in this trace; {names} {verb}", file=sys.stderr)
+
+
+def tell_damage(*traces: Trace) -> None:
+    """Say on stderr what is missing in ``traces``, so that no figure seems surer than it is."""
+    for trace in {trace.path: trace for trace in traces}.values():
+        problems = [problem for problem in trace.problems if problem.kind != "not_closed"]
+        parts = [f"{problem.message} (at byte {problem.offset:,})" for problem in problems[:1]]
+        if len(problems) > 1:
+            parts.append(f"{len(problems) - 1:,} more like it")
+        if trace.dropped_events:
+            parts.append(f"{trace.dropped_events:,} events were lost")
+        if not parts and not trace.complete:
+            parts.append("it was not closed: its writer was killed, or is still writing")
+        if parts:
+            print(
+                f"{trace.path}: {'; '.join(parts)}. Figures lack what is missing; "
+                f"see gpumemtrace check",
+                file=sys.stderr,
+            )
 
 
 class ProgressSource:

@@ -12,6 +12,7 @@ from gpumemtrace.cli.options import (
     add_trace,
     print_next,
     refuse_to_overwrite,
+    writing,
 )
 from gpumemtrace.errors import GpuMemTraceError
 
@@ -51,15 +52,16 @@ def run(args: argparse.Namespace) -> int:
         raise GpuMemTraceError(f"{output}: the name must end with .html")
     refuse_to_overwrite(output, force=args.force)
 
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
     from gpumemtrace.report.page import render_page
     from gpumemtrace.report.results import collect
     from gpumemtrace.units import format_bytes
 
-    page = render_page(
-        collect(open_trace(args.trace, quiet=args.quiet, categories=args.categories))
-    )
-    output.write_text(page, encoding="utf-8")
+    trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
+    page = render_page(collect(trace))
+    with writing(output) as part:
+        part.write_text(page, encoding="utf-8")
+    tell_damage(trace)
     if not args.quiet:
         print(f"Wrote {output} ({format_bytes(output.stat().st_size)}): open it in a browser")
     print_next("summary", args.trace, quiet=args.quiet)

@@ -44,13 +44,14 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.analysis.lines import feed_lines
     from gpumemtrace.analysis.recorder_cost import CostFinder
     from gpumemtrace.analysis.step_times import time_steps
-    from gpumemtrace.cli.reading import open_trace
+    from gpumemtrace.cli.reading import open_trace, tell_damage
     from gpumemtrace.cli.times_screen import print_times
 
     trace = open_trace(args.trace, quiet=args.quiet)
     driver, cost = DriverFinder(trace), CostFinder(trace)
     feed_lines(trace, driver, cost)
     times = time_steps(trace, driver.finish())
+    tell_damage(trace)
     if args.json:
         recorder = {"recorder": cost.finish().to_dict()}
         print(json.dumps({"path": trace.path} | times.to_dict() | recorder, indent=2))

@@ -42,6 +42,7 @@ _GAP_INCHES = 0.07
 _FINDING_POINTS = 12.5
 _CONTEXT_POINTS = 9.0
 _FEWEST_LETTERS = 12
+_LONGEST_TEXT = 200
 
 
 def add_frame(
@@ -185,6 +186,13 @@ def say(ax: Axes, text: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` such that matplotlib takes nothing in it for a formula or a hidden label."""
+    """Return ``text`` such that matplotlib takes nothing in it for a formula or a hidden label.
+
+    Nor does a control character get into an SVG, which no browser would open, and of a text that
+    no picture can hold only the beginning is drawn.
+    """
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}…"
+    text = "".join(c if c.isprintable() or c in "\n\u200b" else "\ufffd" for c in text)
     text = text.replace("$", r"\$")
     return f"\u200b{text}" if text.startswith("_") else text

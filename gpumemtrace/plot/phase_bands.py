@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
-from gpumemtrace.analysis.timeline import PhaseBands
+from gpumemtrace.analysis.phase_bands import PhaseBands
 from gpumemtrace.plot.contrast import is_light
 from gpumemtrace.plot.frame import plain
 from gpumemtrace.plot.style import phase_colors

@@ -16,7 +16,8 @@ from matplotlib.patches import Patch
 from gpumemtrace.analysis.driver_time import Flush
 from gpumemtrace.analysis.facts import TraceFacts
 from gpumemtrace.analysis.peaks import Peak
-from gpumemtrace.analysis.timeline import DeviceTimeline, PhaseBands, Timeline
+from gpumemtrace.analysis.phase_bands import PhaseBands
+from gpumemtrace.analysis.timeline import DeviceTimeline, Timeline
 from gpumemtrace.plot.flushes import FLUSH_STYLE, describe_flushes
 from gpumemtrace.plot.frame import place_of, plain
 from gpumemtrace.plot.style import LINE_STYLES, WARNING, phase_colors

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,6 +47,20 @@ std::string content(const std::string& path) {
 }
 
 }  // namespace
+
+TEST_CASE("a closed stdin, stdout or stderr is never the trace") {
+  const Folder folder;
+  const int kept = ::dup(STDIN_FILENO);
+  ::close(STDIN_FILENO);
+  {
+    FileSink sink(folder / "a.gmt", false);
+    CHECK(::fcntl(STDIN_FILENO, F_GETFD) == -1);
+    CHECK(sink.write("hello", 5));
+  }
+  ::dup2(kept, STDIN_FILENO);
+  ::close(kept);
+  CHECK(content(folder / "a.gmt") == "hello");
+}
 
 TEST_CASE("a file is never replaced unless asked, and never through a link") {
   const Folder folder;

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpumemtrace.analysis.timeline import DeviceTimeline, PhaseBands, Timeline
+from gpumemtrace.analysis.phase_bands import PhaseBands
+from gpumemtrace.analysis.timeline import DeviceTimeline, Timeline
 from gpumemtrace.report.line_rows import PARTS, rows_of_columns
 from gpumemtrace.report.places import place_values
 from gpumemtrace.report.results import Results
@@ -91,7 +92,7 @@ def _phases(timeline: Timeline, bands: PhaseBands) -> dict[str, Any]:
             "start": ticks_of(timeline, bands.start_ns),
             "length": ticks_of(timeline, bands.end_ns) - ticks_of(timeline, bands.start_ns),
         }
-    parts = np.array_split(bands.share, _SHARE_COLUMNS)
+    parts = np.array_split(bands.share, min(_SHARE_COLUMNS, len(bands.share)))
     share = np.array([part.mean(axis=0) for part in parts])
     permille = np.rint(share * 1000).astype(np.int64)
     return {
