@@ -28,7 +28,10 @@ from gpumemtrace.errors import (
 )
 from gpumemtrace.schema import COLUMNS
 
-__all__ = ["Columns", "FileWriter", "Names", "Problem", "ThreadName", "TraceFile"]
+__all__ = ["CODECS", "Columns", "FileWriter", "Names", "Problem", "ThreadName", "TraceFile"]
+
+CODECS = (1, 2)
+"""How events can be stored (docs/file-format.md)."""
 
 Columns = dict[str, npt.NDArray[Any]]
 """Equal-length arrays by name, with the dtypes of `schema.COLUMNS`."""
@@ -192,6 +195,9 @@ class TraceFile:
 class FileWriter:
     """Writes a trace file. ``time_resolution_ns``: coarser times make smaller files.
 
+    ``codec`` 1 stores each chunk of events for itself; 2, the smaller one, builds on the chunks
+    before, up to ``events_per_keyframe`` events: a damaged chunk takes the rest of those with it.
+
     Raises `OSError` when the system can't write; `FileExistsError` unless ``overwrite``. As a
     context manager it closes the file; after an exception it leaves it without a footer, as a
     killed process would.
@@ -203,10 +209,18 @@ class FileWriter:
         *,
         time_resolution_ns: int = 1,
         overwrite: bool = False,
+        codec: int = 2,
+        events_per_keyframe: int = 1 << 20,
     ) -> None:
         if time_resolution_ns < 1:
             raise ValueError(f"time_resolution_ns must be 1 or more, not {time_resolution_ns}")
-        self._writer = _core.FileWriter(os.fsencode(path), time_resolution_ns, overwrite)
+        if codec not in CODECS:
+            raise ValueError(f"codec must be 1 or 2, not {codec}")
+        if events_per_keyframe < 1:
+            raise ValueError(f"events_per_keyframe must be 1 or more, not {events_per_keyframe}")
+        self._writer = _core.FileWriter(
+            os.fsencode(path), time_resolution_ns, overwrite, codec, events_per_keyframe
+        )
 
     @property
     def bytes_written(self) -> int:

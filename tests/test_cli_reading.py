@@ -14,6 +14,7 @@ import gpumemtrace
 from gpumemtrace.analysis.lines import LineStream
 from gpumemtrace.cli.main import main
 from gpumemtrace.schema import Kind
+from gpumemtrace.trace_file import FileWriter, TraceFile
 
 
 @pytest.fixture(scope="module")
@@ -242,9 +243,13 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(gpt2, tmp_path):
 
 
 def test_lines_after_a_damaged_chunk_are_marked(gpt2, tmp_path):
-    content = bytearray(gpt2.read_bytes())
-    content[len(content) // 3] ^= 1
     path = tmp_path / "a.gmt"
+    whole = TraceFile(gpt2)
+    with FileWriter(path, events_per_keyframe=1) as writer:
+        writer.write_names(whole.names)
+        writer.append(whole.read())
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
     path.write_bytes(content)
     trace = gpumemtrace.open(path)
     assert trace.dropped_events > 0

@@ -19,7 +19,7 @@ from trace_files import (
 )
 
 from gpumemtrace.errors import CorruptTraceError, NotATraceError, TraceError
-from gpumemtrace.trace_file import Columns, TraceFile
+from gpumemtrace.trace_file import CODECS, Columns, TraceFile
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,16 @@ def assert_nothing_wrong(file: TraceFile, columns: Columns) -> None:
     assert_equal(got, rows_of(columns, left))
 
 
-@given(data=st.data(), columns=any_columns(max_size=30), piece=st.integers(1, 10))
-def test_cut_anywhere(path: Path, data: st.DataObject, columns: Columns, piece: int) -> None:
-    write_in_pieces(path, columns, piece)
+@given(
+    data=st.data(),
+    columns=any_columns(max_size=30),
+    piece=st.integers(1, 10),
+    codec=st.sampled_from(CODECS),
+)
+def test_cut_anywhere(
+    path: Path, data: st.DataObject, columns: Columns, piece: int, codec: int
+) -> None:
+    write_in_pieces(path, columns, piece, codec=codec)
     whole = path.read_bytes()
     chunks = TraceFile(path).chunks
     ends = chunks["offset"] + chunks["stored_bytes"]
@@ -64,9 +71,16 @@ def test_cut_anywhere(path: Path, data: st.DataObject, columns: Columns, piece: 
         assert_nothing_wrong(file, columns)
 
 
-@given(data=st.data(), columns=any_columns(max_size=30), piece=st.integers(1, 10))
-def test_any_bit_flipped(path: Path, data: st.DataObject, columns: Columns, piece: int) -> None:
-    write_in_pieces(path, columns, piece)
+@given(
+    data=st.data(),
+    columns=any_columns(max_size=30),
+    piece=st.integers(1, 10),
+    codec=st.sampled_from(CODECS),
+)
+def test_any_bit_flipped(
+    path: Path, data: st.DataObject, columns: Columns, piece: int, codec: int
+) -> None:
+    write_in_pieces(path, columns, piece, codec=codec)
     damaged = bytearray(path.read_bytes())
     for bit in data.draw(st.lists(st.integers(0, 8 * len(damaged) - 1), min_size=10, max_size=10)):
         damaged[bit // 8] ^= 1 << bit % 8
@@ -77,10 +91,10 @@ def test_any_bit_flipped(path: Path, data: st.DataObject, columns: Columns, piec
         damaged[bit // 8] ^= 1 << bit % 8
 
 
-@given(data=st.data())
-def test_bytes_lost_inserted_or_overwritten(path: Path, data: st.DataObject) -> None:
+@given(data=st.data(), codec=st.sampled_from(CODECS))
+def test_bytes_lost_inserted_or_overwritten(path: Path, data: st.DataObject, codec: int) -> None:
     columns = training_columns(40)
-    write_in_pieces(path, columns, 10)
+    write_in_pieces(path, columns, 10, codec=codec)
     damaged = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         first, last = sorted(data.draw(st.tuples(*[st.integers(16, len(damaged))] * 2)))
@@ -114,9 +128,28 @@ def test_what_is_said_of_a_damaged_chunk(path: Path) -> None:
     assert [len(piece["kind"]) for piece in file.iter()] == [10, 10]
 
 
-def test_a_file_that_is_being_written(path: Path) -> None:
+def test_what_builds_on_a_damaged_chunk_is_reported_up_to_the_next_keyframe(path: Path) -> None:
+    columns = training_columns(50)
+    write_in_pieces(path, columns, 10, codec=2, events_per_keyframe=30)
+    damaged = bytearray(path.read_bytes())
+    damaged[TraceFile(path).chunks[0]["offset"] + 100] ^= 1
+    path.write_bytes(damaged)
+
+    first, *others = TraceFile(path).verify()
+    assert first.message == "chunk payload fails its checksum"
+    assert [problem.message for problem in others] == [
+        "a chunk that this one builds on is damaged or missing"
+    ] * 2
+    assert [problem.first_missing_sequence for problem in (first, *others)] == [0, 10, 20]
+    file = TraceFile(path)
+    assert_equal(file.read(), rows_of(columns, slice(30, 50)))
+    assert_equal(file.read(4, 5), rows_of(columns, slice(40, 50)))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_file_that_is_being_written(path: Path, codec: int) -> None:
     columns = training_columns(30)
-    write_in_pieces(path, columns, 10, close=False)
+    write_in_pieces(path, columns, 10, close=False, codec=codec)
     file = TraceFile(path)
     assert not file.complete
     assert file.footer is None

@@ -62,7 +62,7 @@ def test_a_preamble_with_nothing_behind_it_that_could_help(path: Path) -> None:
     path.write_bytes(content)
     file = TraceFile(path)
     assert [problem.kind for problem in file.problems] == ["damaged_preamble"]
-    assert file.format_version == (1, 0)
+    assert file.format_version == (1, 1)
     path.write_bytes(content[:16] + bytes(200))
     with pytest.raises(CorruptTraceError, match="damaged at byte 0: ") as error:
         TraceFile(path)
@@ -136,6 +136,13 @@ def test_writing_to_a_closed_file(path: Path) -> None:
         writer.append({"kind": [1]})
 
 
+def test_a_codec_must_be_one_that_there_is(path: Path) -> None:
+    with pytest.raises(ValueError, match="codec must be 1 or 2, not 3"):
+        FileWriter(path, codec=3)
+    with pytest.raises(ValueError, match="events_per_keyframe must be 1 or more, not 0"):
+        FileWriter(path, events_per_keyframe=0)
+
+
 def test_time_resolution_must_be_positive(path: Path) -> None:
     with pytest.raises(ValueError, match="time_resolution_ns must be 1 or more, not 0"):
         FileWriter(path, time_resolution_ns=0)
@@ -143,7 +150,7 @@ def test_time_resolution_must_be_positive(path: Path) -> None:
 
 
 def test_json_that_is_none_is_a_problem_not_a_crash(path: Path) -> None:
-    writer = _core.FileWriter(str(path), 1, False)
+    writer = _core.FileWriter(str(path), 1, False, 2, 1 << 20)
     writer.write_metadata(b"\xff\xfe")
     writer.write_metadata("[1]")
     writer.write_metadata('{"pid": 1}')

@@ -12,9 +12,17 @@ from gpumemtrace.trace_file import TraceFile
 DATA = Path(__file__).resolve().parent / "data"
 
 
-@pytest.mark.parametrize("version", [(1, 0)])
-def test_a_file_of_an_old_version_reads_as_it_did(version: tuple[int, int]) -> None:
-    path = DATA / f"format-v{version[0]}.gmt"
+@pytest.mark.parametrize(
+    ("name", "version", "counts"),
+    [
+        ("format-v1", (1, 0), [400, 40, 120, 1]),
+        ("format-v1.1", (1, 1), [400, 40, 120, 1, 561, 300, 261, 561]),
+    ],
+)
+def test_a_file_of_an_old_version_reads_as_it_did(
+    name: str, version: tuple[int, int], counts: list[int]
+) -> None:
+    path = DATA / f"{name}.gmt"
     file = TraceFile(path)
     assert file.format_version == version
     assert file.verify() == ()
@@ -26,8 +34,8 @@ def test_a_file_of_an_old_version_reads_as_it_did(version: tuple[int, int]) -> N
         "pid": 4242,
         "torch": {"version": "2.11.0", "cuda": "13.0"},
     }
-    assert file.chunks["count"].tolist() == [400, 40, 120, 1]
-    with np.load(path.with_suffix(".npz")) as stored:
+    assert file.chunks["count"].tolist() == counts
+    with np.load(DATA / f"{name}.npz") as stored:
         assert_equal(file.read(), dict(stored))
 
 
@@ -37,3 +45,10 @@ def test_the_fixture_holds_every_encoding() -> None:
     assert trace["encodings"] == {0, 1, 2}
     assert {18, 19} & {event["kind"] for event in trace["events"]}
     assert max(event["kind"] for event in trace["events"]) > 255
+
+
+def test_the_fixture_of_codec_2_holds_every_instruction() -> None:
+    trace = read_trace(DATA / "format-v1.1.gmt")
+    assert trace["operations"] == {0, 1, 2, 3, 4, 5}
+    assert trace["encodings"] == set()
+    assert TraceFile(DATA / "format-v1.1.gmt").chunks["flags"].tolist() == [1, 0, 0, 0, 0, 0, 1, 0]

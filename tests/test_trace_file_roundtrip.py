@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import recorded
 from format_reader import read_trace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +13,14 @@ from trace_files import (
     RECORD,
     any_columns,
     assert_equal,
+    looping_columns,
     rows_of,
     training_columns,
     write_in_pieces,
 )
 
 from gpumemtrace.schema import COLUMNS, Kind
-from gpumemtrace.trace_file import Columns, FileWriter, Names, TraceFile
+from gpumemtrace.trace_file import CODECS, Columns, FileWriter, Names, TraceFile
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +28,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("roundtrip") / "t.gmt"
 
 
-@given(columns=any_columns(), piece=st.integers(1, 30))
-def test_any_events_come_back(path: Path, columns: Columns, piece: int) -> None:
-    write_in_pieces(path, columns, piece)
+ANY_COLUMNS = any_columns() | looping_columns()
+
+
+@given(columns=ANY_COLUMNS, piece=st.integers(1, 30), codec=st.sampled_from(CODECS))
+def test_any_events_come_back(path: Path, columns: Columns, piece: int, codec: int) -> None:
+    write_in_pieces(path, columns, piece, codec=codec)
     file = TraceFile(path)
     assert_equal(file.read(), columns)
     assert file.complete
@@ -37,9 +42,15 @@ def test_any_events_come_back(path: Path, columns: Columns, piece: int) -> None:
     assert file.footer == {"reason": "end"}
 
 
-@given(columns=any_columns(max_size=25), piece=st.integers(1, 10))
-def test_the_reader_written_from_the_page_agrees(path: Path, columns: Columns, piece: int) -> None:
-    write_in_pieces(path, columns, piece)
+@given(
+    columns=any_columns(max_size=25) | looping_columns(),
+    piece=st.integers(1, 10),
+    codec=st.sampled_from(CODECS),
+)
+def test_the_reader_written_from_the_page_agrees(
+    path: Path, columns: Columns, piece: int, codec: int
+) -> None:
+    write_in_pieces(path, columns, piece, codec=codec)
     trace = read_trace(path)
     native = {"size" if name == "size_bytes" else name: v for name, v in columns.items()}
     for name, values in native.items():
@@ -49,9 +60,27 @@ def test_the_reader_written_from_the_page_agrees(path: Path, columns: Columns, p
     assert trace["footer"] == {"reason": "end"}
 
 
-@given(columns=any_columns(), resolution=st.integers(1, 2**63 - 1))
-def test_time_is_rounded_towards_zero(path: Path, columns: Columns, resolution: int) -> None:
-    with FileWriter(path, time_resolution_ns=resolution, overwrite=True) as writer:
+@pytest.mark.parametrize("name", ["gpt2", "resnet"])
+def test_the_reader_written_from_the_page_agrees_on_a_recorded_run(path: Path, name: str) -> None:
+    source = recorded.records_of(np.load(recorded.DATA / f"{name}.npz"))
+    columns = {column: source[column][:30_000].astype(COLUMNS[column]) for column in COLUMNS}
+    with FileWriter(path, overwrite=True, events_per_keyframe=12_000) as writer:
+        for start in range(0, 30_000, 7_000):
+            writer.append(rows_of(columns, slice(start, start + 7_000)))
+            writer.flush()
+    assert_equal(TraceFile(path).read(), columns)
+    trace = read_trace(path)
+    assert trace["operations"] == {0, 1, 2, 3, 4, 5}
+    for column, values in columns.items():
+        key = "size" if column == "size_bytes" else column
+        assert [event[key] for event in trace["events"]] == values.tolist()
+
+
+@given(columns=any_columns(), resolution=st.integers(1, 2**63 - 1), codec=st.sampled_from(CODECS))
+def test_time_is_rounded_towards_zero(
+    path: Path, columns: Columns, resolution: int, codec: int
+) -> None:
+    with FileWriter(path, time_resolution_ns=resolution, overwrite=True, codec=codec) as writer:
         writer.append(columns)
     expected = [
         int(t) // resolution if t >= 0 else -(-int(t) // resolution) for t in columns["time_ns"]

@@ -143,10 +143,14 @@ class GivenColumn {
 
 class FileWriter {
  public:
-  FileWriter(const std::string& path, std::uint64_t time_resolution_ns, bool overwrite)
+  FileWriter(const std::string& path, std::uint64_t time_resolution_ns, bool overwrite,
+             std::uint16_t codec, std::uint64_t events_per_keyframe)
       : path_(path), writer_(with_os_errors(path, [&] {
-          return std::make_unique<Writer>(std::make_unique<FileSink>(path, overwrite),
-                                          WriterOptions{.time_resolution_ns = time_resolution_ns});
+          return std::make_unique<Writer>(
+              std::make_unique<FileSink>(path, overwrite),
+              WriterOptions{.time_resolution_ns = time_resolution_ns,
+                            .codec = static_cast<Codec>(codec),
+                            .events_per_keyframe = events_per_keyframe});
         })) {}
 
   void append(const py::dict& columns) {
@@ -263,8 +267,9 @@ void register_trace(py::module_& module) {
       .def("read", &TraceFile::read, py::arg("first"), py::arg("last"));
 
   py::class_<FileWriter>(module, "FileWriter")
-      .def(py::init<const std::string&, std::uint64_t, bool>(), py::arg("path"),
-           py::arg("time_resolution_ns"), py::arg("overwrite"))
+      .def(py::init<const std::string&, std::uint64_t, bool, std::uint16_t, std::uint64_t>(),
+           py::arg("path"), py::arg("time_resolution_ns"), py::arg("overwrite"), py::arg("codec"),
+           py::arg("events_per_keyframe"))
       .def("append", &FileWriter::append, py::arg("columns"))
       .def("write_metadata", &FileWriter::write_metadata, py::arg("json"))
       .def("write_names", &FileWriter::write_names, py::arg("json"))

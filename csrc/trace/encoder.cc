@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trace/time_units.h"
+
 namespace gpumemtrace {
 
 void Encoder::encode(const Event* events, std::size_t count, std::uint64_t time_resolution_ns,

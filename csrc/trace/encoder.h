@@ -37,10 +37,4 @@ class Encoder {
   std::vector<std::uint64_t> values_;
 };
 
-// Whole units towards zero: the absolute time is rounded, never the gap, so errors don't add up.
-constexpr std::int64_t quantise(std::int64_t time_ns, std::uint64_t time_resolution_ns) noexcept {
-  const auto resolution = static_cast<std::int64_t>(time_resolution_ns);
-  return resolution <= 0 ? 0 : time_ns / resolution;  // coarser than 2^63 ns: all is time 0
-}
-
 }  // namespace gpumemtrace

@@ -40,7 +40,7 @@ static_assert(std::endian::native == std::endian::little,
               "fields are stored as they are in memory");
 
 inline constexpr std::uint16_t kVersionMajor = 1;
-inline constexpr std::uint16_t kVersionMinor = 0;
+inline constexpr std::uint16_t kVersionMinor = 1;
 
 // As in PNG: the first byte is no ASCII, and a transfer that touches line ends breaks the magic.
 inline constexpr std::uint8_t kFileMagic[8] = {0x89, 'G', 'M', 'T', '\r', '\n', 0x1A, '\n'};
@@ -58,10 +58,11 @@ enum class ChunkType : std::uint16_t {
 enum class Codec : std::uint16_t {
   kNone = 0,     // the payload is what it says (JSON)
   kColumns = 1,  // encoder.h
+  kHistory = 2,  // history_format.h
 };
 
 enum ChunkFlags : std::uint32_t {
-  kKeyframe = 1,  // decodes without any chunk before it; codec 1 always
+  kKeyframe = 1,  // decodes without any chunk before it; codec 1 always, codec 2 now and then
 };
 
 struct Preamble {

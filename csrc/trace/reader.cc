@@ -9,9 +9,15 @@
 #include "trace/chunk_index.h"
 #include "trace/chunk_walk.h"
 #include "trace/crc32c.h"
+#include "trace/event_buffer.h"
 #include "trace/format_error.h"
 
 namespace gpumemtrace {
+namespace {
+
+constexpr std::size_t kMostDecoders = 2;
+
+}  // namespace
 
 Reader::Reader(std::unique_ptr<Source> source) : source_(std::move(source)) {
   check_preamble();
@@ -125,27 +131,67 @@ std::uint64_t Reader::count(std::size_t first, std::size_t last) const {
 
 std::uint64_t Reader::read(std::size_t first, std::size_t last, const EventColumns& out) {
   count(first, last);
-  Decoder decoder;
+  if (first == last) return 0;
+  std::unique_ptr<ChunkDecoder> decoder = take_decoder(events_[first]);
+  lead_up_to(first, *decoder);
   std::uint64_t done = 0;
   for (std::size_t i = first; i < last; ++i) {
-    const ChunkInfo& info = events_[i];
-    try {
-      if (info.codec != static_cast<std::uint16_t>(Codec::kColumns)) {
-        report(ProblemKind::kUnknownCodec, info,
-               "events in codec " + std::to_string(info.codec) +
-                   ", which this version can't read; a newer gpumemtrace can");
-        continue;
-      }
-      const Chunk chunk = read_chunk(*source_, info);
-      decoder.decode({chunk.payload.data(), chunk.payload.size(), chunk.payload_offset},
-                     static_cast<std::size_t>(info.count), chunk.header.time_resolution_ns,
-                     out.from(static_cast<std::size_t>(done)));
-      done += info.count;
-    } catch (const FormatError& error) {
-      report(ProblemKind::kDamagedChunk, info, error.what());
-    }
+    const ChunkInfo& chunk = events_[i];
+    if (decode(chunk, *decoder, out.from(static_cast<std::size_t>(done)))) done += chunk.count;
   }
+  const std::scoped_lock lock(mutex_);
+  if (decoders_.size() == kMostDecoders) decoders_.erase(decoders_.begin());
+  decoders_.push_back(std::move(decoder));
   return done;
+}
+
+std::unique_ptr<ChunkDecoder> Reader::take_decoder(const ChunkInfo& chunk) {
+  const std::scoped_lock lock(mutex_);
+  auto found = std::find_if(decoders_.begin(), decoders_.end(),
+                            [&](const auto& decoder) { return decoder->goes_on_with(chunk); });
+  if (found == decoders_.end() && decoders_.size() == kMostDecoders) found = decoders_.begin();
+  if (found == decoders_.end()) return std::make_unique<ChunkDecoder>();
+  std::unique_ptr<ChunkDecoder> decoder = std::move(*found);
+  decoders_.erase(found);
+  return decoder;
+}
+
+void Reader::lead_up_to(std::size_t index, ChunkDecoder& decoder) {
+  std::size_t start = index;
+  while (!decoder.is_ready_for(events_[start])) {
+    const ChunkInfo& chunk = events_[start];
+    // Nothing to build on, then: decode() will say so.
+    if (start == 0 || !ChunkDecoder::knows(chunk)) return;
+    const ChunkInfo& before = events_[start - 1];
+    if (before.first_sequence + before.count != chunk.first_sequence) return;
+    if (is_known_bad(before)) return;
+    --start;
+  }
+  EventBuffer buffer;
+  for (; start < index; ++start) {
+    if (!decode(events_[start], decoder, buffer.columns(events_[start].count))) return;
+  }
+}
+
+bool Reader::is_known_bad(const ChunkInfo& chunk) const {
+  const std::scoped_lock lock(mutex_);
+  return reported_.contains(chunk.offset);
+}
+
+bool Reader::decode(const ChunkInfo& chunk, ChunkDecoder& decoder, const EventColumns& out) {
+  if (!ChunkDecoder::knows(chunk)) {
+    report(ProblemKind::kUnknownCodec, chunk,
+           "events in codec " + std::to_string(chunk.codec) +
+               ", which this version can't read; a newer gpumemtrace can");
+    return false;
+  }
+  try {
+    decoder.decode(*source_, chunk, out);
+    return true;
+  } catch (const FormatError& error) {
+    report(ProblemKind::kDamagedChunk, chunk, error.what());
+    return false;
+  }
 }
 
 std::vector<Problem> Reader::problems() const {

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "trace/chunk.h"
-#include "trace/decoder.h"
+#include "trace/chunk_decoder.h"
+#include "trace/event_columns.h"
 #include "trace/export.h"
 #include "trace/problem.h"
 #include "trace/source.h"
@@ -50,6 +51,13 @@ class GPUMEMTRACE_API Reader {
   void open_by_walk();
   void sort_out(const std::vector<ChunkInfo>& chunks);
   std::string read_json(const ChunkInfo& chunk);
+  // The one that can go on with the chunk, else another. Give it back to decoders_.
+  std::unique_ptr<ChunkDecoder> take_decoder(const ChunkInfo& chunk);
+  // Decodes what event chunk `index` builds on, as far as `decoder` doesn't have it yet.
+  void lead_up_to(std::size_t index, ChunkDecoder& decoder);
+  bool is_known_bad(const ChunkInfo& chunk) const;
+  // Decodes one chunk, or says in a problem why not.
+  bool decode(const ChunkInfo& chunk, ChunkDecoder& decoder, const EventColumns& out);
   void report(ProblemKind kind, const ChunkInfo& chunk, std::string message);
 
   std::unique_ptr<Source> source_;
@@ -60,7 +68,10 @@ class GPUMEMTRACE_API Reader {
   std::vector<std::string> names_;
   std::optional<std::string> footer_;
 
-  mutable std::mutex mutex_;  // of the two below
+  mutable std::mutex mutex_;  // of those below
+  // Those of the last calls of read(), two of them, so that two passes can take turns: where the
+  // next call goes on, the chain need not be decoded again.
+  std::vector<std::unique_ptr<ChunkDecoder>> decoders_;
   std::vector<Problem> problems_;
   std::set<std::uint64_t> reported_;  // offsets of chunks already known to be damaged
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "trace/crc32c.h"
+#include "trace/time_units.h"
 
 namespace gpumemtrace {
 namespace {
@@ -36,6 +37,18 @@ Writer::Writer(std::unique_ptr<Sink> sink, WriterOptions options)
   }
   if (options_.events_per_chunk < 1 || options_.events_per_chunk > kMaxEventsPerChunk) {
     throw std::invalid_argument("events_per_chunk must be between 1 and 1048576");
+  }
+  if (options_.events_per_keyframe < 1) {
+    throw std::invalid_argument("events_per_keyframe must be 1 or more");
+  }
+  switch (options_.codec) {
+    case Codec::kColumns:
+      break;
+    case Codec::kHistory:
+      history_encoder_ = std::make_unique<HistoryEncoder>();
+      break;
+    default:
+      throw std::invalid_argument("events are written in codec 1 or 2");
   }
   if (options_.trace_id == 0) options_.trace_id = random_trace_id();
   buffer_.reserve(options_.events_per_chunk);
@@ -126,8 +139,7 @@ bool Writer::flush() noexcept {
   const auto resolution = static_cast<std::int64_t>(options_.time_resolution_ns);
   ChunkHeader header{};
   header.type = static_cast<std::uint16_t>(ChunkType::kEvents);
-  header.codec = static_cast<std::uint16_t>(Codec::kColumns);
-  header.flags = kKeyframe;
+  header.codec = static_cast<std::uint16_t>(options_.codec);
   header.count = buffer_.size();
   header.first_time_ns = INT64_MAX;
   header.last_time_ns = INT64_MIN;
@@ -140,7 +152,7 @@ bool Writer::flush() noexcept {
   header.last_time_ns = quantise(header.last_time_ns, options_.time_resolution_ns) * resolution;
   try {
     begin_chunk();
-    encoder_.encode(buffer_.data(), buffer_.size(), options_.time_resolution_ns, chunk_);
+    header.flags = encode_events();
     if (!end_chunk(header)) return false;
   } catch (const std::bad_alloc&) {
     return fail("out of memory", ENOMEM);
@@ -148,6 +160,22 @@ bool Writer::flush() noexcept {
   events_written_ += buffer_.size();
   buffer_.clear();
   return true;
+}
+
+std::uint32_t Writer::encode_events() {
+  if (options_.codec == Codec::kColumns) {
+    encoder_.encode(buffer_.data(), buffer_.size(), options_.time_resolution_ns, chunk_);
+    return kKeyframe;
+  }
+  const bool keyframe =
+      events_since_keyframe_ == 0 || events_since_keyframe_ >= options_.events_per_keyframe;
+  if (keyframe) {
+    history_encoder_->reset();
+    events_since_keyframe_ = 0;
+  }
+  history_encoder_->encode(buffer_.data(), buffer_.size(), options_.time_resolution_ns, chunk_);
+  events_since_keyframe_ += buffer_.size();
+  return keyframe ? kKeyframe : 0U;
 }
 
 bool Writer::close(const char* footer_json, std::size_t size_bytes) noexcept {

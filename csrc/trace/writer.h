@@ -12,6 +12,7 @@
 #include "trace/event.h"
 #include "trace/export.h"
 #include "trace/format.h"
+#include "trace/history_encoder.h"
 #include "trace/sink.h"
 
 namespace gpumemtrace {
@@ -20,6 +21,10 @@ struct WriterOptions {
   std::uint64_t time_resolution_ns = 1;    // >= 1; coarser is smaller
   std::uint32_t events_per_chunk = 65536;  // 1 .. kMaxEventsPerChunk
   std::uint64_t trace_id = 0;              // 0: a random one
+  Codec codec = Codec::kHistory;
+  // Codec 2: reading can start in such distances, and a damaged chunk takes with it what follows up
+  // to the next such place. Shorter is larger. >= 1.
+  std::uint64_t events_per_keyframe = std::uint64_t{1} << 20;
 };
 
 // One thread at a time. After construction nothing throws: each call returns false from the first
@@ -62,11 +67,15 @@ class GPUMEMTRACE_API Writer {
   void begin_chunk();
   // Completes the header of chunk_ (sizes, number, checksums), enters it in the index, writes it.
   bool end_chunk(ChunkHeader header);
+  // Appends the payload of buffer_ to chunk_; returns its flags.
+  std::uint32_t encode_events();
   bool write(const void* data, std::size_t size_bytes) noexcept;
 
   std::unique_ptr<Sink> sink_;
   WriterOptions options_;
-  Encoder encoder_;
+  Encoder encoder_;                                  // codec 1
+  std::unique_ptr<HistoryEncoder> history_encoder_;  // codec 2
+  std::uint64_t events_since_keyframe_ = 0;
   std::vector<Event> buffer_;
   std::vector<std::uint8_t> chunk_;
   ChunkIndexEncoder index_;

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "trace/decoder.h"
 #include "trace/event.h"
+#include "trace/event_columns.h"
 
 namespace gpumemtrace {
 

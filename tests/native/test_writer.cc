@@ -84,6 +84,9 @@ TEST_CASE("options out of range are refused") {
   CHECK_THROWS_AS(make({.time_resolution_ns = 0}), std::invalid_argument);
   CHECK_THROWS_AS(make({.events_per_chunk = 0}), std::invalid_argument);
   CHECK_THROWS_AS(make({.events_per_chunk = (1U << 20) + 1}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.codec = Codec::kNone}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.codec = static_cast<Codec>(3)}), std::invalid_argument);
+  CHECK_THROWS_AS(make({.events_per_keyframe = 0}), std::invalid_argument);
   CHECK(bytes.empty());
 }
 

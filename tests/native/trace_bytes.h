@@ -16,12 +16,14 @@ namespace gpumemtrace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Run record, names, and `events` in chunks of ten; not closed unless asked.
-inline Bytes small_trace(const std::vector<Event>& events, bool closed,
-                         std::uint64_t trace_id = 77) {
+// Run record, names, and `events` in chunks of ten; not closed unless asked. In codec 2 every second
+// chunk is a keyframe.
+inline Bytes small_trace(const std::vector<Event>& events, bool closed, std::uint64_t trace_id = 77,
+                         Codec codec = Codec::kColumns) {
   Bytes bytes;
-  Writer writer(std::make_unique<MemorySink>(bytes),
-                {.events_per_chunk = 10, .trace_id = trace_id});
+  Writer writer(
+      std::make_unique<MemorySink>(bytes),
+      {.events_per_chunk = 10, .trace_id = trace_id, .codec = codec, .events_per_keyframe = 20});
   writer.write_metadata("{\"pid\": 1}", 10);
   writer.append(events.data(), events.size());
   writer.flush();

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from history_reader import HistoryReader
+
 FIELDS = {"address": 64, "size": 64, "stream": 64, "extra": 64}
 FIELDS |= {"thread": 32, "site": 32, "flags": 32, "device": 16}
 METADATA, NAMES, EVENTS, FOOTER = 1, 2, 3, 4
@@ -140,12 +142,15 @@ def chunks_of(data: bytes) -> Iterator[tuple[int, dict[str, int], bytes]]:
 def read_trace(path: Path) -> dict[str, Any]:
     """Metadata, names and footer as parsed JSON, events as a list of dicts, in order.
 
-    Also which column ``encodings`` occurred.
+    Also which column ``encodings`` and which ``operations`` of codec 2 occurred.
     """
     file = path.read_bytes()
-    assert file[:12] == b"\x89GMT\r\n\x1a\n" + struct.pack("<2H", 1, 0)
+    assert file[:10] == b"\x89GMT\r\n\x1a\n" + struct.pack("<H", 1)
     assert struct.unpack("<I", file[12:16])[0] == crc32c(file[:12])
+    assert file[10:12] in (b"\0\0", b"\1\0")
     trace: dict[str, Any] = {"metadata": [], "names": [], "events": [], "encodings": set()}
+    trace["operations"] = set()
+    history = HistoryReader()
     index = []
     for _offset, header, payload in chunks_of(file):
         assert header["first_sequence"] == len(trace["events"])
@@ -154,10 +159,17 @@ def read_trace(path: Path) -> dict[str, Any]:
         elif header["type"] == NAMES:
             trace["names"].append(json.loads(payload))
         elif header["type"] == EVENTS:
-            assert header["codec"] == 1 and header["flags"] == 1
             data = Bytes(payload)
-            events = decode_events(data, header["count"], header["resolution"])
-            trace["encodings"] |= data.encodings
+            if header["codec"] == 1:
+                assert header["flags"] == 1
+                events = decode_events(data, header["count"], header["resolution"])
+                trace["encodings"] |= data.encodings
+            else:
+                assert header["codec"] == 2 and header["flags"] in (0, 1)
+                if header["flags"] == 1:
+                    history = HistoryReader()
+                events = history.read(data, header["count"], header["resolution"])
+                trace["operations"] |= history.operations
             assert min(event["time_ns"] for event in events) == header["first_time"]
             assert max(event["time_ns"] for event in events) == header["last_time"]
             trace["events"] += events

@@ -33,6 +33,29 @@ def any_columns(draw: st.DrawFn, max_size: int = 60) -> Columns:
     return columns
 
 
+@st.composite
+def looping_columns(draw: st.DrawFn) -> Columns:
+    """A few steps, each like one before but for some rows put in, left out or changed."""
+    step = draw(any_columns(max_size=12))
+    rows = list(zip(*(values.tolist() for values in step.values()), strict=True))
+    strange = draw(any_columns(max_size=6))
+    strangers = list(zip(*(values.tolist() for values in strange.values()), strict=True))
+    steps = []
+    for _ in range(draw(st.integers(1, 6))):
+        for _ in range(draw(st.integers(0, 2)) if rows else 0):
+            at = draw(st.integers(0, len(rows) - 1))
+            other = [draw(st.sampled_from(strangers))] if strangers else []
+            rows[at : at + draw(st.integers(0, 1))] = other
+            if not rows:
+                break
+        steps += rows
+    values = zip(*steps, strict=True) if steps else [[] for _ in COLUMNS]
+    return {
+        name: np.array(column, dtype)
+        for (name, dtype), column in zip(COLUMNS.items(), values, strict=True)
+    }
+
+
 def training_columns(count: int) -> Columns:
     """A loop that allocates and frees, as training does."""
     columns = {name: np.zeros(count, dtype) for name, dtype in COLUMNS.items()}
@@ -49,9 +72,17 @@ def rows_of(columns: Columns, rows: slice | list[int]) -> Columns:
     return {name: values[rows] for name, values in columns.items()}
 
 
-def write_in_pieces(path: Path, columns: Columns, piece: int, *, close: bool = True) -> None:
+def write_in_pieces(
+    path: Path,
+    columns: Columns,
+    piece: int,
+    *,
+    close: bool = True,
+    codec: int = 1,
+    events_per_keyframe: int = 20,
+) -> None:
     """A file with a chunk of events per ``piece`` rows, and other chunks between some of them."""
-    writer = FileWriter(path, overwrite=True)
+    writer = FileWriter(path, overwrite=True, codec=codec, events_per_keyframe=events_per_keyframe)
     writer.write_metadata(RECORD)
     for start in range(0, len(columns["kind"]), piece):
         writer.append(rows_of(columns, slice(start, start + piece)))
