@@ -276,7 +276,7 @@ def test_every_command_says_what_is_missing(gpt2, tmp_path, capsys, monkeypatch,
     first = ["a.gmt"] if command == "budget" else []
     main([command, *first, *options, *traces])
     assert capsys.readouterr().err == ""
-    content[len(content) // 3] ^= 1
+    content[len(content) * 3 // 4] ^= 1  # in the second of two chunks: the first stays
     Path("a.gmt").write_bytes(content)
     main([command, *first, *options, *traces])
     (line,) = capsys.readouterr().err.splitlines()
