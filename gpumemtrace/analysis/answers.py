@@ -18,7 +18,12 @@ from gpumemtrace.analysis.advice import (
     advise,
     find_bottleneck,
 )
-from gpumemtrace.analysis.categories import CATEGORY_NAMES, CategoryFinder, find_categories
+from gpumemtrace.analysis.categories import (
+    CATEGORY_NAMES,
+    Categories,
+    CategoryFinder,
+    find_categories,
+)
 from gpumemtrace.analysis.driver_time import DriverFinder
 from gpumemtrace.analysis.facts import uses_expandable_segments, world_size
 from gpumemtrace.analysis.gaps import DeviceGaps, GapFinder
@@ -68,9 +73,13 @@ class DeviceAnswers:
 
 @dataclass(frozen=True)
 class Answers:
-    """See `find_answers`. ``to_dict()`` is what ``gpumemtrace summary --json`` prints."""
+    """See `find_answers`. ``to_dict()`` is what ``gpumemtrace summary --json`` prints.
+
+    ``categories``: of every alloc of the whole trace, for analyses that ask more of it.
+    """
 
     summary: Summary
+    categories: Categories
     devices: tuple[DeviceAnswers, ...]
     growth: Growth
     times: StepTimes
@@ -125,6 +134,7 @@ def find_answers(trace: TraceData, *others: LineConsumer) -> Answers:
     gaps_of = {found.device: found for found in gaps.finish(stream)}
     return Answers(
         summary=summed_up,
+        categories=categories,
         devices=tuple(
             _answer(
                 trace,

@@ -5,7 +5,6 @@ Shows `gpumemtrace.analysis.allocation_histogram.AllocationHistogram` and comput
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -15,14 +14,13 @@ from matplotlib.figure import Figure
 from gpumemtrace.analysis.allocation_histogram import (
     SIZE_EDGES_BYTES,
     AllocationHistogram,
-    find_allocation_histograms,
 )
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
-from gpumemtrace.plot.by_device import NO_EVENTS, ByDevice, figure_for, of_devices
-from gpumemtrace.plot.frame import add_frame, axes_or_new, context_of, dress, say
+from gpumemtrace.plot.by_device import ByDevice
+from gpumemtrace.plot.frame import add_frame, axes_or_new, context_of, dress
+from gpumemtrace.plot.histogram_panels import build, draw_panels
 from gpumemtrace.plot.stacks import category_color, key_of, stack
 from gpumemtrace.plot.style import CATEGORY_COLORS
-from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import byte_unit, format_bytes
 
 __all__ = ["build", "draw", "plot_sizes", "size_name"]
@@ -30,30 +28,17 @@ __all__ = ["build", "draw", "plot_sizes", "size_name"]
 _FEWEST = 8
 
 
-def build(
-    trace: TraceData, *, devices: Sequence[int] | None = None, columns: int = 2000
-) -> ByDevice[AllocationHistogram]:
-    """Count the allocations of each device."""
-    return of_devices(trace, find_allocation_histograms(trace), devices)
-
-
 def draw(
     shown: ByDevice[AllocationHistogram], *, size_inches: tuple[float, float] | None = None
 ) -> Figure:
     """Return the whole figure: for each device how many allocations, and how many bytes."""
-    figure, count = figure_for(shown, size_inches, panel_inches=3.2)
-    axes = figure.subplots(count, 2, squeeze=False)
-    if not shown.results:
-        say(axes[0, 0], NO_EVENTS)
-        say(axes[0, 1], "")
-    for (number, result), (left, right) in zip(shown.results.items(), axes, strict=False):
-        left.set_title(shown.title_of(number), loc="left")
-        if result is None or not result.total_allocs:
-            say(left, f"no events on cuda:{number}: nothing was allocated there")
-            say(right, "")
-            continue
-        plot_sizes(result, left, weight="allocs")
-        plot_sizes(result, right, weight="bytes")
+    figure, axes = draw_panels(
+        shown,
+        size_inches,
+        panel_inches=3.2,
+        draw_left=lambda result, ax: plot_sizes(result, ax, weight="allocs"),
+        draw_right=lambda result, ax: plot_sizes(result, ax, weight="bytes"),
+    )
     add_frame(
         figure,
         finding=_finding(shown),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpumemtrace.analysis.answers import Answers, find_answers
-from gpumemtrace.analysis.categories import find_categories
 from gpumemtrace.analysis.category_timeline import CategoryTimeline, PlaceSampler, read_categories
 from gpumemtrace.analysis.fragmentation import Fragmentation, find_fragmentation
 from gpumemtrace.analysis.growth import Growth
 from gpumemtrace.analysis.lines import feed_lines
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
-from gpumemtrace.analysis.recorder_cost import CostFinder, RecorderCost
 from gpumemtrace.analysis.segment_map import SegmentMap, find_segment_maps
 from gpumemtrace.analysis.step_phases import StepPhases, StepPhasesFinder
 from gpumemtrace.analysis.step_times import StepTimes
@@ -38,7 +36,6 @@ class Results:
     step_phases: tuple[StepPhases, ...]
     category_timelines: tuple[CategoryTimeline, ...]
     peak_live_sets: tuple[PeakLiveSet, ...]
-    cost: RecorderCost
     fragmentations: tuple[Fragmentation, ...]
     segment_maps: tuple[SegmentMap, ...]
 
@@ -63,11 +60,11 @@ def collect(trace: TraceData, *, columns: int | None = None) -> Results:
     if columns is None:
         columns = _columns_for(trace)
     answers = find_answers(trace)
-    categories = find_categories(trace)
+    categories = answers.categories
     timeline = TimelineBuilder(trace, columns=columns)
-    step_phases, cost = StepPhasesFinder(trace), CostFinder(trace)
+    step_phases = StepPhasesFinder(trace)
     places = PlaceSampler(trace, columns=_CATEGORY_COLUMNS)
-    stream = feed_lines(trace, timeline, step_phases, cost, places)
+    stream = feed_lines(trace, timeline, step_phases, places)
     peaks = tuple(device.peaks for device in answers.summary.devices)
     return Results(
         answers=answers,
@@ -78,7 +75,6 @@ def collect(trace: TraceData, *, columns: int | None = None) -> Results:
             find_peak_live_set(trace, device=device, categories=categories)
             for device in trace.active_devices
         ),
-        cost=cost.finish(),
         fragmentations=tuple(
             find_fragmentation(trace, device=device) for device in trace.active_devices
         ),

@@ -14,4 +14,4 @@ TITLE = "Cost of recording"
 
 def gather(results: Results) -> dict[str, Any]:
     """Return the recorder's own figures; None where it did not say."""
-    return {"duration_s": results.summary.duration_s} | results.cost.to_dict()
+    return {"duration_s": results.summary.duration_s} | results.summary.overhead.to_dict()
