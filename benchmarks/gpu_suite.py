@@ -1,6 +1,7 @@
 """Everything that only a real GPU proves, in one run: build it, check it, measure it.
 
-    python benchmarks/gpu_suite.py OUT --stages parity transparency scenarios exits hook steps
+    python benchmarks/gpu_suite.py OUT --stages parity transparency scenarios exits answers \
+        recordings hook steps
 
 The package must be installed (`make install`); every stage runs that. ``exits`` wants two GPUs for
 FSDP2, and says so where there is one.
@@ -25,6 +26,7 @@ PARITY = {  # workload -> steps
     "gpt2": 12, "gpt2-eager": 8, "gpt2-eager-sgd": 8, "gpt2-variable": 16, "gpt2-accumulate": 8,
     "gpt2-bf16": 8, "bert-variable": 12, "qwen": 6, "resnet50": 10,
 }  # fmt: skip
+RECORDINGS = {"gpt2": 200, "gpt2-variable": 200, "resnet50": 200, "qwen": 200}
 EXPANDABLE = ("gpt2-eager", "gpt2-variable")
 
 
@@ -165,6 +167,36 @@ def fsdp2(out: Path) -> list[str]:
     return rows if gpus > 1 else [*rows, "     fsdp2: one GPU here, nothing was sharded"]
 
 
+def answers(out: Path) -> list[str]:
+    """Peaks of phases measured by resets, and categories against true pointers."""
+    from gpu_answers import PROGRAMS, compare_categories, compare_phases
+
+    rows = []
+    for grad in ("no_grad", "grad"):
+        trace = out / f"phases-{grad}.gmt"
+        script = [str(PROGRAMS / "measured_peaks.py"), str(trace), grad]
+        status, text = call(f"phases-{grad}", [sys.executable, *script], out)
+        measured = json.loads(text.splitlines()[-1]) if status == 0 else []
+        rows += compare_phases(trace, measured) if measured else [f"FAIL {grad}: {status}"]
+    folder = out / "categories"
+    folder.mkdir(exist_ok=True)
+    script = [str(PROGRAMS / "categories.py"), str(folder)]
+    status, _ = call("categories", [sys.executable, *script], out)
+    return [*rows, *(compare_categories(folder) if status == 0 else [f"FAIL {status}"])]
+
+
+def recordings(out: Path) -> list[str]:
+    """Runs of 200 steps with exact times, for `codec.py`."""
+    rows = []
+    for workload, steps in RECORDINGS.items():
+        trace = out / f"{workload}-{steps}.gmt"
+        script = ["--time-resolution", "1", TRAIN, workload, "--steps", str(steps)]
+        status, _ = call(f"record-{workload}", traced(trace, *script), out)
+        size = trace.stat().st_size if trace.exists() else 0
+        rows.append(f"{'PASS' if status == 0 else 'FAIL'} {trace.name}: {size:,} B")
+    return rows
+
+
 def hook(out: Path) -> list[str]:
     """Nanoseconds per alloc+free pair."""
     _, text = call("hook_overhead", [sys.executable, str(HERE / "hook_overhead.py")], out)
@@ -193,6 +225,8 @@ def main() -> None:
         "transparency": lambda: transparency(args.out),
         "scenarios": lambda: scenarios(args.out),
         "exits": lambda: exits(args.out),
+        "answers": lambda: answers(args.out),
+        "recordings": lambda: recordings(args.out),
         "hook": lambda: hook(args.out),
         "steps": lambda: steps(args.out, args.steps, args.rounds),
     }

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from category_truth import CLASSES, score, without_tags
+from category_truth import CLASSES, scores_of
 from programs import PROGRAMS
 from simgpu import run_simulated
-
-import gpumemtrace
-from gpumemtrace.schema import Kind
 
 pytestmark = pytest.mark.simgpu
 
 SCENARIOS = [
     *("adam", "adamw_fused", "sgd", "sgd_momentum", "adafactor", "accumulation", "checkpointing"),
     *("bf16_autocast", "fp16_scaler", "made_on_the_gpu", "static_batch", "resumed", "averaged"),
-    *("frozen", "two_optimizers", "gpt2"),
+    *("frozen", "two_optimizers", "gpt2", "fsdp2"),
 ]
 
 
@@ -27,15 +21,6 @@ def recorded_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("categories")
     run_simulated(PROGRAMS / "categories.py", args=[str(folder), *SCENARIOS], timeout=400)
     return folder
-
-
-def scores_of(folder: Path, name: str, *, tags: bool):
-    truth = json.loads((folder / "truth.json").read_text())[name]
-    trace = gpumemtrace.open(folder / f"{name}.gmt")
-    if not tags:
-        trace = without_tags(trace._source)
-    (event,) = trace.records(Kind.MARK)["event"].tolist()
-    return score(trace.lifetimes(), event, truth)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

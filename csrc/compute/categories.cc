@@ -247,6 +247,7 @@ void Categorizer::judge_survivor(const Block& block, bool is_alive) {
         decide(block, Category::kUnknown, Rule::kKept);
       } else {
         has_born_state_ = true;
+        ++states_[block.size];
         decide(block, Category::kOptimizerState, Rule::kBornInOptimizer);
       }
       break;
@@ -275,7 +276,7 @@ void Categorizer::finish() {
                            entries(PhaseClass::kEval) + entries(PhaseClass::kOptimizer) >
                        0;
   has_born_state_ |= tagged_.count(Category::kOptimizerState) != 0;
-  judge_residents(survivors_, {gradients_, has_born_state_, has_run});
+  judge_residents(survivors_, {gradients_, states_, has_born_state_, has_run});
   for (const Resident& resident : survivors_) decide_resident(resident);
 }
 
@@ -285,6 +286,8 @@ void Categorizer::decide_resident(const Resident& resident) {
     switch (resident.kind) {
       case ResidentKind::kHasGradient:
         return {Category::kParameter, Rule::kHasGradient};
+      case ResidentKind::kHasState:
+        return {Category::kParameter, Rule::kHasState};
       case ResidentKind::kCopy:
         return {Category::kParameter, Rule::kCopy};
       case ResidentKind::kFrozen:

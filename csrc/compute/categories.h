@@ -60,6 +60,7 @@ enum class Rule : std::uint8_t {
   kAfterBackward,
   kAfterOptimizer,
   kKept,
+  kHasState,
 };
 
 class Categorizer {
@@ -127,6 +128,7 @@ class Categorizer {
   SizeCounts residents_;  // sizes that a parameter may have: live blocks from before backward
   bool has_new_residents_ = false;
   SizeCounts gradients_;  // per size the most that were seen to outlive a backward at once
+  SizeCounts states_;     // per size those made in a step of an optimizer that stay
   std::unordered_set<std::int64_t> freed_gradients_;  // sizes of those that did not stay
   std::uint32_t backwards_ended_ = 0;
   std::uint32_t next_count_ = 1;

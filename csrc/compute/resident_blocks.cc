@@ -88,6 +88,39 @@ void match_gradients(std::vector<Resident>& blocks, const Counts& gradients) {
   }
 }
 
+// Is there, for every block of some sizes, `per` blocks of optimizer state? Returns the bytes of
+// state that this explains.
+std::int64_t explained_by(const Counts& states, const Counts& residents, std::int32_t per) {
+  std::int64_t bytes = 0;
+  for (const auto& [size, count] : states) {
+    if (count_of(residents, size) * per == count) bytes += size * count;
+  }
+  return bytes;
+}
+
+// Where gradients have no parameter's size, the optimizer's state may: momentum has one block for a
+// parameter, Adam two.
+void match_states(std::vector<Resident>& blocks, const Counts& states) {
+  Counts residents;
+  std::int64_t trained_bytes = 0, state_bytes = 0;
+  for (const Resident& block : blocks) {
+    if (block.kind == ResidentKind::kNothing) ++residents[block.size];
+    if (block.kind == ResidentKind::kHasGradient) trained_bytes += block.size;
+  }
+  for (const auto& [size, count] : states) state_bytes += size * count;
+  for (const std::int32_t per : {1, 2}) {
+    const std::int64_t explained = explained_by(states, residents, per);
+    if (explained < state_bytes - state_bytes / 20 || explained / per <= trained_bytes) continue;
+    for (Resident& block : blocks) {
+      const bool is_matched = block.kind == ResidentKind::kNothing &&
+                              count_of(states, block.size) > 0 &&
+                              count_of(residents, block.size) * per == count_of(states, block.size);
+      if (is_matched) block.kind = ResidentKind::kHasState;
+    }
+    return;
+  }
+}
+
 // Optimizer state from before the first step is one or two whole further sets of the parameters.
 void find_loaded_state(std::vector<Resident>& blocks, const Counts& gradients) {
   std::unordered_map<std::int64_t, std::int64_t> copies;
@@ -112,7 +145,8 @@ void judge_without_gradient(std::vector<Resident>& blocks, bool has_run) {
   std::size_t first = blocks.size(), last = 0;
   std::int64_t trained_bytes = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const bool is_trained = blocks[i].kind == ResidentKind::kHasGradient;
+    const bool is_trained =
+        blocks[i].kind == ResidentKind::kHasGradient || blocks[i].kind == ResidentKind::kHasState;
     if (!is_trained && blocks[i].kind != ResidentKind::kCopy) continue;
     first = std::min(first, i);
     last = i;
@@ -152,6 +186,7 @@ void judge_residents(std::vector<Resident>& blocks, const ResidentEvidence& evid
   std::sort(blocks.begin(), blocks.end(),
             [](const Resident& a, const Resident& b) { return a.number < b.number; });
   match_gradients(blocks, evidence.gradients);
+  match_states(blocks, evidence.states);
   if (!evidence.has_born_state) find_loaded_state(blocks, evidence.gradients);
   judge_without_gradient(blocks, evidence.has_run);
 }

@@ -58,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     Rule("after_backward", "born in backward, outlives it, and no parameter has its size"),
     Rule("after_optimizer", "born in an optimizer's step and freed before its next one"),
     Rule("kept", "made while training and kept: a library's workspace, a cache"),
+    Rule("has_state", "from before training, stays, and has optimizer state of its size"),
     # Not one of csrc/compute/categories.h.
     Rule("yours", "a rule of your own says so"),
 )

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -71,7 +74,8 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def place(tensors: Iterable[torch.Tensor]) -> list[tuple[int, int]]:
-    stores = [tensor.untyped_storage() for tensor in tensors if tensor.is_cuda]
+    local = [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
+    stores = [tensor.untyped_storage() for tensor in local if tensor.is_cuda]
     return [(store.data_ptr(), store.nbytes()) for store in stores]
 
 
@@ -268,6 +272,18 @@ def gpt2() -> Truth:
     model = GPT2LMHeadModel(config).cuda()
     wrapped = Logits(model)
     return train(wrapped, torch.optim.AdamW(model.parameters(), weight_decay=0.1), clip=True)
+
+
+@scenario
+def fsdp2() -> Truth:
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    model = Perceptron().cuda()
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    truth = train(model, torch.optim.AdamW(model.parameters()))
+    dist.destroy_process_group()
+    return truth
 
 
 class Logits(nn.Module):

@@ -1,4 +1,4 @@
-"""A training with evaluation inside it, on two devices, that measures its own peaks by resetting.
+"""A training with evaluation inside it, on every device, that measures its own peaks by resetting.
 
 Prints per step, phase and device the highest ``memory_allocated``. ``evaluate(no_grad)`` keeps what
 the model gave, as validation loops do.
@@ -16,7 +16,7 @@ from torch import nn
 
 import gpumemtrace
 
-DEVICES = (0, 1)
+DEVICES = range(torch.cuda.device_count())
 measured: list[dict[str, list[int]]] = []
 
 
@@ -27,7 +27,7 @@ def phase(name: str) -> Iterator[None]:
     with gpumemtrace.phase(name):
         yield
     peaks = [torch.cuda.max_memory_allocated(device) for device in DEVICES]
-    before = measured[-1].get(name, [0, 0])
+    before = measured[-1].get(name, [0] * len(peaks))
     measured[-1][name] = [max(pair) for pair in zip(peaks, before, strict=True)]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+import gpumemtrace
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.lifetimes import Lifetimes
 from gpumemtrace.records import MemorySource, RecordSource, empty_records
@@ -63,3 +66,13 @@ def without_tags(source: RecordSource) -> Trace:
     records = {name: np.concatenate([part[name] for part in parts]) for name in empty_records()}
     kept = records["kind"] != Kind.TAG
     return Trace(MemorySource({n: c[kept] for n, c in records.items()}, source.names))
+
+
+def scores_of(folder: Path, name: str, *, tags: bool) -> dict[str, Score]:
+    """Score one scenario of `programs/categories.py` at its mark "truth"."""
+    truth = json.loads((folder / "truth.json").read_text())[name]
+    trace = gpumemtrace.open(folder / f"{name}.gmt")
+    if not tags:
+        trace = without_tags(trace._source)
+    (event,) = trace.records(Kind.MARK)["event"].tolist()
+    return score(trace.lifetimes(), event, truth)
