@@ -58,7 +58,7 @@ def parse_category_rules(tables: Mapping[str, Any]) -> tuple[CategoryRule, ...]:
 
 
 def _parse(entry: dict[str, Any]) -> CategoryRule:
-    check_keys(entry, _KEYS, needed="name")
+    check_keys(entry, _KEYS, needed="name", example='"kv_cache"')
     if len(entry) == 1:
         raise ValueError(f"it says of nothing that it is {entry['name']!r}: add phase, min, tag, …")
     return CategoryRule(

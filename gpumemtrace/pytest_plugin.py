@@ -17,9 +17,12 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from gpumemtrace.analysis.budget_findings import Finding
 
 from gpumemtrace.errors import GpuMemTraceError, InstallError
 
@@ -34,6 +37,8 @@ _MARKERS = (
     "device=None): fail if the test's peak is higher, such as '24 GiB'",
     f"gpu_memory_no_growth(*, steps={_LEAST_STEPS}, tolerate='{_TOLERATED}', from_step=None): fail "
     "if memory grows from step to step, or if there are fewer steps",
+    "gpu_memory_failed_requests(max, *, device=None): let so many requests fail for want of "
+    "memory; without it a test with one of these marks fails if one does",
 )
 
 
@@ -106,10 +111,11 @@ def _rules_of(item: pytest.Item) -> list[tuple[Any, int]]:
     from gpumemtrace.analysis.budget_rules import parse_rules
 
     tables: list[tuple[str, dict[str, Any], int]] = []
-    for mark in item.iter_markers("gpu_memory_limit"):
-        entry = dict(mark.kwargs)
-        entry |= {"max": mark.args[0]} if len(mark.args) == 1 else {}
-        tables.append(("limit", entry, 0))
+    for kind in ("limit", "failed_requests"):
+        for mark in item.iter_markers(f"gpu_memory_{kind}"):
+            entry = dict(mark.kwargs)
+            entry |= {"max": mark.args[0]} if len(mark.args) == 1 else {}
+            tables.append((kind, entry, 0))
     for mark in item.iter_markers("gpu_memory_no_growth"):
         entry = dict(mark.kwargs)
         steps = entry.pop("steps", _LEAST_STEPS)
@@ -129,7 +135,7 @@ def _judge(item: pytest.Item, path: Path, rules: list[tuple[Any, int]]) -> str |
     """What is wrong, in words; None if nothing is."""
     import gpumemtrace
     from gpumemtrace.analysis.budget import check_budget
-    from gpumemtrace.units import format_bytes
+    from gpumemtrace.units import format_count
 
     if not path.exists():
         return "the test used no GPU memory: its limits say nothing"
@@ -137,20 +143,30 @@ def _judge(item: pytest.Item, path: Path, rules: list[tuple[Any, int]]) -> str |
     complaints = []
     for rule, least_steps in rules:
         if len(trace.steps) < least_steps:
+            steps = format_count(len(trace.steps), "step")
+            are = "is" if len(trace.steps) == 1 else "are"
             complaints.append(
-                f"{rule.name}: {len(trace.steps)} steps are too few to tell, {least_steps} are "
-                "asked for (a step ends with optimizer.step() or gpumemtrace.step())"
+                f"{rule.name}: {steps} {are} too few to tell, {least_steps} are asked for (a step "
+                "ends with optimizer.step() or gpumemtrace.step())"
             )
-            continue
-        try:
-            found = check_budget([trace], [rule]).findings
-        except GpuMemTraceError as error:
-            complaints.append(str(error))
-            continue
-        complaints += [
-            f"{f.rule}: {format_bytes(f.measured)} on cuda:{f.device}"
-            f"{'' if f.step is None else f', step {f.step}'}, allowed are {format_bytes(f.limit)}"
-            for f in found
-            if f.is_over
-        ]
+    long_enough = [rule for rule, least_steps in rules if len(trace.steps) >= least_steps]
+    budget = check_budget([trace], long_enough)
+    complaints += [_in_words(found) for found in budget.findings if found.verdict != "ok"]
+    for doubt in budget.doubts:
+        item.warn(pytest.PytestWarning(f"GPU memory: {doubt.what}"))
     return "\n".join(["GPU memory:", *complaints]) if complaints else None
+
+
+def _in_words(found: Finding) -> str:
+    from gpumemtrace.units import format_bytes, format_count
+
+    if found.measured is None:
+        return f"{found.rule}: {found.note}"
+    if found.unit == "requests":
+        measured, limit = format_count(int(found.measured), "failed request"), f"{found.limit:,}"
+    else:
+        measured, limit = format_bytes(found.measured), format_bytes(found.limit)
+    since = "since " if found.unit == "bytes per step" else ""
+    step = "" if found.step is None else f", {since}step {found.step}"
+    note = "" if found.note is None else f" ({found.note})"
+    return f"{found.rule}: {measured} on cuda:{found.device}{step}{note}, allowed are {limit}"

@@ -54,13 +54,15 @@ def parse_tables(
     return parsed
 
 
-def check_keys(entry: Mapping[str, Any], known: tuple[str, ...], *, needed: str) -> None:
+def check_keys(
+    entry: Mapping[str, Any], known: tuple[str, ...], *, needed: str, example: str = '"1 GiB"'
+) -> None:
     """Raise `ValueError` for a key that is not ``known``, or if ``needed`` is missing."""
     for key in entry:
         if key not in known:
             raise ValueError(f"{key!r} is not known: known are {', '.join(known)}")
     if needed not in entry:
-        raise ValueError(f'{needed!r} is missing, such as {needed} = "1 GiB"')
+        raise ValueError(f"{needed!r} is missing, such as {needed} = {example}")
 
 
 def size_bytes(entry: Mapping[str, Any], key: str) -> int:

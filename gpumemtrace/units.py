@@ -1,10 +1,19 @@
-"""Bytes and durations as people write and read them. Binary units: 1 GiB = 1024 MiB."""
+"""Bytes, durations and counts as people write and read them. Binary units: 1 GiB = 1024 MiB."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["GIB", "KIB", "MIB", "byte_unit", "format_bytes", "format_duration", "parse_bytes"]
+__all__ = [
+    "GIB",
+    "KIB",
+    "MIB",
+    "byte_unit",
+    "format_bytes",
+    "format_count",
+    "format_duration",
+    "parse_bytes",
+]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -51,6 +60,11 @@ def format_bytes(size_bytes: float) -> str:
     value = size_bytes / factor
     decimals = {GIB: 3, MIB: 1, KIB: 1, 1: 0}[factor]
     return f"{value:,.{decimals}f} {name}"
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return how many of a regular noun: ``1 step``, ``1,000 steps``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_duration(seconds: float) -> str:

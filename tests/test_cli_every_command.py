@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from every_command import FILES, MAKES_FILES, NAMES, NO_TRACE, prepare
+from synthetic import MIB, TraceBuilder
 
 from gpumemtrace.cli.main import build_parser, main
 
@@ -114,6 +115,20 @@ def test_quiet_leaves_results_alone(
     assert quiet.err == talkative.err == ""
     assert not re.search(r"Next:|Wrote|^ *gpumemtrace ", quiet.out, re.MULTILINE)
     assert (quiet.out == "") == (name in MAKES_FILES)
+
+
+@pytest.mark.parametrize("name", ["summary", "phases", "times", "compare", "growth"])
+def test_names_with_brackets_are_shown_as_they_are(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = TraceBuilder()
+    for step in range(12):
+        builder.phase("[red]keep").alloc((1 << 40) + step * MIB, MIB).phase("").step(step + 1)
+    path = tmp_path / "run.gmt"
+    builder.trace().save(path)
+    sides = ["--steps-a", "0:4", "--steps-b", "4:12"] if name == "compare" else []
+    main([name, str(path), *sides])
+    assert "[red]keep" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", [n for n in FILES if n not in ("compare", "budget")])

@@ -68,6 +68,21 @@ def test_limits_and_growth(tmp_path: Path) -> None:
         def test_about_nothing():
             train(3)
 
+        def ask_for_too_much():
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.empty(1 << 40, device="cuda")
+            train(3)
+
+        @pytest.mark.gpu_memory_limit("90 GiB", phase="rollout")
+        @pytest.mark.gpu_memory_limit("90 GiB")
+        def test_ran_out_of_memory():
+            ask_for_too_much()
+
+        @pytest.mark.gpu_memory_failed_requests(1)
+        @pytest.mark.gpu_memory_limit("90 GiB")
+        def test_may_run_out_of_memory():
+            ask_for_too_much()
+
         @pytest.mark.gpu_memory_limit("1 MiB")
         def test_fails_by_itself():
             train(3)
@@ -81,14 +96,18 @@ def test_limits_and_growth(tmp_path: Path) -> None:
     )
     out = ran.stdout
     assert ran.returncode == 1, out + ran.stderr
-    for name in ("test_clean", "test_unmarked"):
+    for name in ("test_clean", "test_unmarked", "test_may_run_out_of_memory"):
         assert f"PASSED test_it.py::{name}" in out
-    assert "5 failed, 2 passed" in out
+    assert "6 failed, 3 passed" in out
     assert "growth: 1.0 KiB on cuda:0" in out
     assert "allowed are 512 B" in out
     assert "backward: " in out and "allowed are 1.0 MiB" in out
     assert "5 steps are too few to tell, 50 are asked for" in out
-    assert "no phase 'rollout'" in out
+    # Once for the test that is about nothing, once beside what failed.
+    assert out.count("no phase 'rollout'") == 2
+    assert (
+        "out of memory: 1 failed request on cuda:0, step 0 (4,096.000 GiB could not be had)" in out
+    )
     assert "ValueError: its own error" in out
 
 

@@ -1,92 +1,76 @@
-"""Does a run keep within its memory budget? Each rule with what was measured."""
+"""Does a run keep within its memory budget? Each rule with what was measured.
+
+A rule that can't be told is a finding too, and hides no other. What a trace has lost makes a figure
+doubtful, not unknown: see `Budget.doubts`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from gpumemtrace.analysis.answers import Answers, DeviceAnswers, find_answers
-from gpumemtrace.analysis.budget_rules import GrowthRule, LimitRule, Rule, RulesError
+from gpumemtrace.analysis.budget_findings import Budget, Doubt, Finding
+from gpumemtrace.analysis.budget_rules import FailureRule, GrowthRule, LimitRule, Rule
+from gpumemtrace.analysis.endings import describe_damage, find_error
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.growth_rate import LEAST_STEPS
+from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_bytes
 
-__all__ = ["Budget", "Finding", "check_budget"]
+__all__ = ["Budget", "Doubt", "Finding", "check_budget"]
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One rule on one device of one trace.
-
-    ``measured`` and ``limit``: bytes, for a growth rule bytes per step. ``step``, ``phase``: where
-    it was reached, None where that is no instant.
-    """
-
-    rule: str
-    path: str | None
-    device: int
-    measured: float
-    limit: int
-    step: int | None = None
-    phase: str | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the limit was exceeded."""
-        return self.measured > self.limit
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-like values."""
-        return {
-            "rule": self.rule,
-            "path": self.path,
-            "device": self.device,
-            "measured": self.measured,
-            "limit": self.limit,
-            "over": self.is_over,
-            "step": self.step,
-            "phase": self.phase,
-        }
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What every rule found, in the order of the rules."""
-
-    findings: tuple[Finding, ...]
-
-    @property
-    def is_within(self) -> bool:
-        """Whether no rule was broken."""
-        return not any(finding.is_over for finding in self.findings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-like values. Keys are added by later versions, none goes away."""
-        return {
-            "within": self.is_within,
-            "findings": [finding.to_dict() for finding in self.findings],
-        }
+_NO_FAILURE = FailureRule(name="out of memory", max_requests=0)
 
 
 def check_budget(traces: Sequence[TraceData], rules: Iterable[Rule]) -> Budget:
     """Measure what each rule asks of each trace that it is about.
 
-    Raises `RulesError` for a rule that is about nothing in these traces: a phase, rank, device or
-    step that does not occur. A budget that can't fail is no budget.
+    A rule that is about nothing in these traces (a phase, rank, device or step that does not occur)
+    is a finding that can't be told: a budget that can't fail is no budget. Requests that could not
+    be served are over the budget, whatever the limits are: the run needed more than it got. A
+    `FailureRule` can allow some, unless the program died of them.
     """
+    rules = tuple(rules)
     readings = [_Reading(trace) for trace in traces]
-    findings: list[Finding] = []
+    failures = [rule for rule in rules if isinstance(rule, FailureRule)]
+    findings = [found for reading in readings for found in reading.failures(failures)]
     for rule in rules:
-        mine = [reading for reading in readings if rule.rank in (None, reading.rank)]
-        if not mine:
-            ranks = ", ".join(str(reading.rank) for reading in readings)
-            raise RulesError(f"{rule.name}: no trace of rank {rule.rank}: there are {ranks}")
-        found = [finding for reading in mine for finding in reading.measure(rule)]
-        if not found:
-            raise RulesError(f"{rule.name}: {_why_nothing(rule, mine)}")
-        findings += found
-    return Budget(tuple(findings))
+        findings += _judge(rule, readings)
+    doubts = tuple(
+        Doubt(reading.trace.path, what) for reading in readings for what in reading.doubts()
+    )
+    return Budget(tuple(findings), doubts)
+
+
+def _judge(rule: Rule, readings: Sequence[_Reading]) -> list[Finding]:
+    mine = [reading for reading in readings if rule.rank in (None, reading.rank)]
+    if not mine:
+        ranks = ", ".join(str(reading.rank) for reading in readings)
+        return [_unknown(rule, f"no trace of rank {rule.rank}: there are {ranks}")]
+    found = {reading: list(reading.measure(rule)) for reading in mine}
+    findings = [finding for reading in mine for finding in found[reading]]
+    silent = [reading for reading in mine if not found[reading]]
+    if not findings:
+        # The same reason for each of them, as a rule: said once.
+        return [_unknown(rule, silent[0].why_nothing(rule, silent))]
+    # A phase that only rank 0 has, such as eval, is no reason to doubt the others.
+    findings += [
+        _unknown(rule, reading.why_nothing(rule, [reading]), reading)
+        for reading in silent
+        if reading.has_what_it_names(rule)
+    ]
+    return findings
+
+
+def _unknown(rule: Rule, why: str, reading: _Reading | None = None) -> Finding:
+    return Finding(
+        rule=rule.name,
+        limit=rule.limit,
+        unit=rule.unit,
+        path=None if reading is None else reading.trace.path,
+        note=why,
+    )
 
 
 class _Reading:
@@ -96,27 +80,83 @@ class _Reading:
         self.trace = trace
         rank = trace.run_record.get("rank")
         self.rank = rank if isinstance(rank, int) else 0
-        self._answers: dict[tuple[int, int] | None, Answers] = {}
+        self._answers: dict[tuple[int, int] | None, Answers | str] = {}
         self._growths: dict[int | None, Growth] = {}
 
+    def doubts(self) -> Iterator[str]:
+        """What makes figures of this trace too low, perhaps."""
+        if damage := describe_damage(self.trace):
+            yield damage
+        error = find_error(self.trace)
+        if error is not None and not error.is_out_of_memory:
+            yield f"the program ended with an error: {error}"
+
     def measure(self, rule: Rule) -> Iterator[Finding]:
-        if isinstance(rule, GrowthRule):
+        """What the rule finds here; nothing if that can't be told."""
+        if isinstance(rule, FailureRule):
+            if rule.device in (None, *self._devices()):
+                yield self._failures(rule, rule.device)
+        elif isinstance(rule, GrowthRule):
             yield from self._measure_growth(rule)
         else:
-            for device in self.answers(rule.steps).devices:
+            answers = self.answers(rule.steps)
+            for device in () if isinstance(answers, str) else answers.devices:
                 if rule.device in (None, device.summary.device):
                     yield from self._measure_limit(rule, device)
 
-    def answers(self, steps: tuple[int, int] | None) -> Answers:
+    def answers(self, steps: tuple[int, int] | None) -> Answers | str:
+        """The answers of these steps, or why there are none."""
         if steps not in self._answers:
-            part = self.trace
-            if steps is not None:
-                try:
-                    part = self.trace.slice(steps=steps)
-                except ValueError as error:
-                    raise RulesError(f"{self.trace.path}: {error}") from None
-            self._answers[steps] = find_answers(part)
+            try:
+                part = self.trace if steps is None else self.trace.slice(steps=steps)
+                self._answers[steps] = find_answers(part)
+            except ValueError as error:
+                self._answers[steps] = str(error)
         return self._answers[steps]
+
+    def failures(self, rules: Sequence[FailureRule]) -> Iterator[Finding]:
+        """Requests that could not be served where no rule allows any."""
+        mine = [rule for rule in rules if rule.rank in (None, self.rank)]
+        if any(rule.device is None for rule in mine):
+            return
+        failed = self.trace.records(Kind.ALLOC_FAILED)["device"].tolist()
+        for device in sorted(set(failed) - {rule.device for rule in mine}):
+            yield self._failures(_NO_FAILURE, device)
+        if not failed and self._died_of_it():
+            yield self._failures(_NO_FAILURE, None)
+
+    def _died_of_it(self) -> bool:
+        error = find_error(self.trace)
+        return error is not None and error.is_out_of_memory
+
+    def _failures(self, rule: FailureRule, device: int | None) -> Finding:
+        """Count the failed requests of a device, of all with None; tell of the last."""
+        failed = self.trace.records(Kind.ALLOC_FAILED)
+        rows = [
+            row for row, on in enumerate(failed["device"].tolist()) if device in (None, int(on))
+        ]
+        last = rows[-1] if rows else None
+        error = find_error(self.trace)
+        # Of several devices, the program died of the last request that failed.
+        count = len(failed["device"])
+        is_end = self._died_of_it() and (last == count - 1 if count else True)
+        notes = []
+        if last is not None:
+            notes.append(f"{format_bytes(int(failed['size_bytes'][last]))} could not be had")
+        if is_end and error is not None:
+            notes.append(f"the run ended with {error.type}")
+        return Finding(
+            rule=rule.name,
+            limit=rule.limit,
+            measured=len(rows),
+            unit=rule.unit,
+            path=self.trace.path,
+            device=device if last is None else int(failed["device"][last]),
+            step=None if last is None else int(failed["step"][last]),
+            phase=None if last is None else self.trace.phase_name(int(failed["phase"][last])),
+            note="; ".join(notes) or None,
+            ended_the_run=is_end,
+        )
 
     def _measure_growth(self, rule: GrowthRule) -> Iterator[Finding]:
         if rule.from_step not in self._growths:
@@ -125,11 +165,12 @@ class _Reading:
             # In too few steps no growth is seen, which is not the same as none.
             if rule.device in (None, device.device) and device.from_step is not None:
                 yield Finding(
-                    rule.name,
-                    self.trace.path,
-                    device.device,
-                    device.bytes_per_step,
-                    rule.max_bytes_per_step,
+                    rule=rule.name,
+                    limit=rule.limit,
+                    measured=device.bytes_per_step,
+                    unit=rule.unit,
+                    path=self.trace.path,
+                    device=device.device,
                     step=device.first_step,
                 )
 
@@ -148,21 +189,48 @@ class _Reading:
             measured = answers.category_bytes.get(rule.category, 0)
         if measured is not None:
             yield Finding(
-                rule.name, self.trace.path, device.device, measured, rule.max_bytes, step, phase
+                rule=rule.name,
+                limit=rule.limit,
+                measured=measured,
+                unit=rule.unit,
+                path=self.trace.path,
+                device=device.device,
+                step=step,
+                phase=phase,
             )
 
+    def has_what_it_names(self, rule: Rule) -> bool:
+        """Whether the rule's phase and device occur here, so that it ought to find something."""
+        return rule.device in (None, *self._devices()) and (
+            not isinstance(rule, LimitRule) or rule.phase in (None, *self._phases())
+        )
 
-def _why_nothing(rule: Rule, readings: Sequence[_Reading]) -> str:
-    summaries = [reading.answers(None).summary for reading in readings]
-    devices = sorted({device.device for s in summaries for device in s.devices})
-    if rule.device is not None and rule.device not in devices:
-        return f"no device {rule.device}: there are {', '.join(map(str, devices)) or 'none'}"
-    if isinstance(rule, LimitRule) and rule.phase is not None:
-        names = sorted({u.name for s in summaries for d in s.devices for u in d.phases.phases})
+    def _devices(self) -> list[int]:
+        answers = self.answers(None)
+        return [] if isinstance(answers, str) else [d.summary.device for d in answers.devices]
+
+    def _phases(self) -> list[str]:
+        answers = self.answers(None)
+        found = () if isinstance(answers, str) else answers.summary.devices
+        return [use.name for device in found for use in device.phases.phases]
+
+    def why_nothing(self, rule: Rule, readings: Sequence[_Reading]) -> str:
+        """Why the rule finds nothing in any of ``readings``, of which this is the first."""
+        devices = sorted({device for reading in readings for device in reading._devices()})
+        if not devices:
+            return "nothing was allocated on any device"
+        if rule.device is not None and rule.device not in devices:
+            return f"no device {rule.device}: there are {', '.join(map(str, devices))}"
+        if isinstance(rule, GrowthRule):
+            steps = max(len(reading.trace.steps) for reading in readings)
+            return f"{steps} steps are too few to tell: more than {LEAST_STEPS} must be judged"
+        assert isinstance(rule, LimitRule)
+        answers = self.answers(rule.steps)
+        if isinstance(answers, str):
+            return answers
+        if rule.phase is None:
+            return f"{rule.line} bytes are not known in this trace"
+        names = sorted({name for reading in readings for name in reading._phases()})
         if rule.phase not in names:
             return f"no phase {rule.phase!r}: there are {', '.join(names) or 'none'}"
         return f"the phase {rule.phase!r} was not open, or its {rule.line} bytes are not known"
-    if isinstance(rule, LimitRule):
-        return f"{rule.line} bytes are not known in this trace"
-    steps = max((len(reading.trace.steps) for reading in readings), default=0)
-    return f"{steps} steps are too few to tell: more than {LEAST_STEPS} must be judged"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from gpumemtrace.analysis.budget_findings import Unit
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.category_rules import CATEGORY_NAMES
 from gpumemtrace.errors import RulesError
@@ -20,7 +21,15 @@ from gpumemtrace.rule_tables import (
     whole,
 )
 
-__all__ = ["GrowthRule", "LimitRule", "Rule", "RulesError", "load_rules", "parse_rules"]
+__all__ = [
+    "FailureRule",
+    "GrowthRule",
+    "LimitRule",
+    "Rule",
+    "RulesError",
+    "load_rules",
+    "parse_rules",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +48,12 @@ class LimitRule:
     steps: tuple[int, int] | None = None
     device: int | None = None
     rank: int | None = None
+    unit: ClassVar[Unit] = "bytes"
+
+    @property
+    def limit(self) -> int:
+        """The most that is allowed, in ``unit``."""
+        return self.max_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +65,38 @@ class GrowthRule:
     from_step: int | None = None
     device: int | None = None
     rank: int | None = None
+    unit: ClassVar[Unit] = "bytes per step"
+
+    @property
+    def limit(self) -> int:
+        """The most that is allowed, in ``unit``."""
+        return self.max_bytes_per_step
 
 
-Rule = LimitRule | GrowthRule
+@dataclass(frozen=True, kw_only=True)
+class FailureRule:
+    """No more than ``max_requests`` fail for want of memory, and the program survives them.
+
+    For programs that try how much fits; without such a rule none may fail.
+    """
+
+    name: str
+    max_requests: int
+    device: int | None = None
+    rank: int | None = None
+    unit: ClassVar[Unit] = "requests"
+
+    @property
+    def limit(self) -> int:
+        """The most that is allowed, in ``unit``."""
+        return self.max_requests
+
+
+Rule = LimitRule | GrowthRule | FailureRule
 
 _LIMIT_KEYS = ("name", "max", "line", "phase", "category", "steps", "device", "rank")
 _GROWTH_KEYS = ("name", "max_per_step", "from_step", "device", "rank")
+_FAILURE_KEYS = ("name", "max", "device", "rank")
 
 
 def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
@@ -64,8 +105,16 @@ def load_rules(path: str | os.PathLike[str]) -> tuple[Rule, ...]:
 
 
 def parse_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
-    """Return the rules of the tables ``[[limit]]`` and ``[[growth]]``. Raises `RulesError`."""
-    rules = parse_tables(tables, {"limit": _parse_limit, "growth": _parse_growth})
+    """Return the rules of ``[[limit]]``, ``[[growth]]`` and ``[[failed_requests]]`` tables.
+
+    Raises `RulesError`.
+    """
+    kinds = {
+        "limit": _parse_limit,
+        "growth": _parse_growth,
+        "failed_requests": _parse_failed_requests,
+    }
+    rules = parse_tables(tables, kinds)
     if not rules:
         raise RulesError('there is no rule: write [[limit]] and below it max = "24 GiB"')
     return tuple(rules)
@@ -94,6 +143,16 @@ def _parse_growth(entry: dict[str, Any]) -> Rule:
         name=text(entry, "name") or "growth",
         max_bytes_per_step=size_bytes(entry, "max_per_step"),
         from_step=whole(entry, "from_step"),
+        device=whole(entry, "device"),
+        rank=whole(entry, "rank"),
+    )
+
+
+def _parse_failed_requests(entry: dict[str, Any]) -> Rule:
+    check_keys(entry, _FAILURE_KEYS, needed="max", example="3")
+    return FailureRule(
+        name=text(entry, "name") or "failed requests",
+        max_requests=whole(entry, "max") or 0,
         device=whole(entry, "device"),
         rank=whole(entry, "rank"),
     )

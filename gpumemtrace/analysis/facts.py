@@ -1,4 +1,4 @@
-"""Small findings that several results show: failed requests, and what the run record says."""
+"""What the run record says of the run and its devices, for several results."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from gpumemtrace.analysis.peaks import Peak
-from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
 __all__ = [
@@ -17,7 +13,6 @@ __all__ = [
     "Simulated",
     "TraceFacts",
     "device_facts",
-    "find_failures",
     "simulated_run",
     "trace_facts",
     "uses_expandable_segments",
@@ -103,18 +98,3 @@ def world_size(run_record: Mapping[str, Any]) -> int:
     """Return how many processes the run had, 1 where the run record does not say."""
     size = run_record.get("world_size")
     return size if isinstance(size, int) else 1
-
-
-def find_failures(trace: TraceData, device: int) -> tuple[Peak, ...]:
-    """Return the requests that the device could not serve (out of memory), in order."""
-    failed = trace.records(Kind.ALLOC_FAILED)
-    return tuple(
-        Peak(
-            size_bytes=int(failed["size_bytes"][row]),
-            time_ns=int(failed["time_ns"][row]),
-            event=int(failed["event"][row]),
-            step=int(failed["step"][row]),
-            phase=trace.phase_name(int(failed["phase"][row])),
-        )
-        for row in np.flatnonzero(failed["device"] == device)
-    )

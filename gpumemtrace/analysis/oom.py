@@ -6,12 +6,11 @@ found them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
+from gpumemtrace.analysis.endings import ErrorAtEnd, find_error
 from gpumemtrace.analysis.facts import device_facts, uses_expandable_segments, world_size
 from gpumemtrace.analysis.gap_results import DeviceGaps, Place
 from gpumemtrace.analysis.lines import feed_lines
@@ -42,10 +41,8 @@ __all__ = [
 
 _MOST_GROUPS = 10
 _MOST_EXPLAINED = 20
-_OUT_OF_MEMORY = ("out of memory", "alloc_failed")
 # What a library also says of other faults: a sign only when hardly anything was free.
 _PERHAPS_OUT_OF_MEMORY = ("unhandled cuda error", "unhandled system error", "internal error")
-_WORDS = (*_OUT_OF_MEMORY, *_PERHAPS_OUT_OF_MEMORY)
 _HARDLY_ANY = 0.1  # of the device's memory
 
 
@@ -53,9 +50,9 @@ def find_oom(trace: TraceData) -> Oom:
     """Explain each request that failed, and an end for want of memory outside PyTorch."""
     failed = trace.records(Kind.ALLOC_FAILED)
     count = len(failed["event"])
-    error = _error_at_end(trace)
-    is_pytorch = "OutOfMemoryError" in str(error.get("type"))
-    if not count and (is_pytorch or not any(word in _message(error) for word in _WORDS)):
+    error = find_error(trace)
+    is_pytorch = error is not None and error.is_pytorch_out_of_memory
+    if not count and (is_pytorch or error is None or not _is_perhaps_memory(error)):
         return Oom(0, False, (), None)
     rows = list(range(count))
     if count > _MOST_EXPLAINED:
@@ -71,7 +68,7 @@ def find_oom(trace: TraceData) -> Oom:
             _explain(trace, request, walk.scenes[i], devices.get(request["device"]), categories)
             for i, request in enumerate(requests)
         ]
-    outside = None if is_pytorch else _outside_failure(error, devices)
+    outside = None if is_pytorch or error is None else _outside_failure(error, devices)
     return Oom(count, count > 0 and is_pytorch, tuple(explained), outside)
 
 
@@ -193,32 +190,24 @@ def _group(
     )
 
 
-def _error_at_end(trace: TraceData) -> dict[str, Any]:
-    error = trace.footer.get("error")
-    return error if isinstance(error, dict) else {}
+def _is_perhaps_memory(error: ErrorAtEnd) -> bool:
+    return error.is_out_of_memory or error.says(*_PERHAPS_OUT_OF_MEMORY)
 
 
-def _message(error: dict[str, Any]) -> str:
-    return str(error.get("message", "")).lower()
-
-
-def _outside_failure(
-    error: dict[str, Any], devices: dict[int, DeviceGaps]
-) -> OutsideFailure | None:
+def _outside_failure(error: ErrorAtEnd, devices: dict[int, DeviceGaps]) -> OutsideFailure | None:
     found = [
         (extreme, number)
         for number, device in devices.items()
         if (extreme := device.highest.get("device_free")) is not None
     ]
-    message = _message(error)
-    if not found or not any(word in message for word in _WORDS):
+    if not found or not _is_perhaps_memory(error):
         return None
     lowest, number = min(found, key=lambda entry: entry[0].size_bytes)
-    is_sure = any(word in message for word in _OUT_OF_MEMORY)
-    if not is_sure and lowest.size_bytes > _HARDLY_ANY * (lowest.gaps.capacity or 0):
+    most_free = _HARDLY_ANY * (lowest.gaps.capacity or 0)
+    if not error.is_out_of_memory and lowest.size_bytes > most_free:
         return None
     return OutsideFailure(
-        error=f"{error.get('type')}: {error.get('message')}",
+        error=str(error),
         device=number,
         device_free_bytes=max(lowest.size_bytes, 0),
         cached_bytes=lowest.gaps.cached or 0,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from gpumemtrace.analysis.check import CheckResult, judge
+from gpumemtrace.analysis.endings import ErrorAtEnd, find_error, find_failures
 from gpumemtrace.analysis.facts import (
     DeviceFacts,
     Simulated,
     device_facts,
-    find_failures,
     simulated_run,
 )
 from gpumemtrace.analysis.lines import LINES, LineConsumer, LineStream, feed_lines
@@ -49,7 +49,10 @@ class DeviceSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """See `summarize`. ``to_dict()`` is what ``gpumemtrace summary --json`` prints."""
+    """See `summarize`. ``error``: with which the program ended, None for none that is known.
+
+    ``to_dict()`` is what ``gpumemtrace summary --json`` prints.
+    """
 
     path: str | None
     format_version: str
@@ -64,6 +67,7 @@ class Summary:
     check: CheckResult
     run_record: Mapping[str, Any]
     overhead: RecorderCost
+    error: ErrorAtEnd | None
 
     def _repr_html_(self) -> str:
         """Show itself in a notebook: the peaks of the lines."""
@@ -101,6 +105,7 @@ class Summary:
                     "approximations": list(self.simulated.approximations),
                 },
                 "verdict": self.check.verdict,
+                "error": None if self.error is None else self.error.to_dict(),
             },
             "devices": [_device_dict(device) for device in self.devices],
             "peak": None if top is None else _peak_dict(top.highest) | {"device": top.device},
@@ -149,6 +154,7 @@ class SummaryBuilder:
             check=judge(trace, stream),
             run_record=trace.run_record,
             overhead=self._cost.finish(),
+            error=find_error(trace),
         )
 
 

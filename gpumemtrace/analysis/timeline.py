@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from gpumemtrace import _core
 from gpumemtrace.analysis.driver_time import Flush, find_flushes
+from gpumemtrace.analysis.endings import find_failures
 from gpumemtrace.analysis.facts import (
     DeviceFacts,
     Simulated,
     device_facts,
-    find_failures,
     simulated_run,
 )
 from gpumemtrace.analysis.lines import (

@@ -20,13 +20,13 @@ _BOTTLENECKS = {CACHE: "what the allocator keeps cached", OUTSIDE: "what is outs
 def print_device_answers(console: Console, device: DeviceAnswers) -> None:
     """Print the peak by category, the verdict on growth, and what would lower the peak."""
     if device.category_bytes:
-        console.print(f"\nAt the peak: {_composition(device)}.", markup=False)
+        console.print(f"\nAt the peak: {_composition(device)}.")
     if device.bottleneck is not None:
-        console.print(_bottleneck_line(device.bottleneck), markup=False)
+        console.print(_bottleneck_line(device.bottleneck))
     for line in _gap_lines(device.gaps):
-        console.print(line, markup=False)
+        console.print(line)
     if device.growth is not None and device.growth.steps:
-        console.print(f"Growth: {describe_growth(device.growth)}.", markup=False)
+        console.print(f"Growth: {describe_growth(device.growth)}.")
     _print_advice(console, device)
 
 
@@ -44,7 +44,7 @@ def print_times_line(console: Console, answers: Answers) -> None:
         by_driver = sum(step.cause is not None for step in slow)
         verb = "was" if len(slow) == 1 else "were"
         line += f"; {len(slow):,} {verb} slow, {by_driver:,} because of the allocator"
-    console.print(f"{line}.", markup=False)
+    console.print(f"{line}.")
 
 
 def _composition(device: DeviceAnswers) -> str:

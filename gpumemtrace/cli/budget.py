@@ -12,7 +12,8 @@ from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
 
-_WITHIN, _OVER, _UNUSABLE = 0, 1, 2
+_STATUS = {"within": 0, "over": 1, "unknown": 2}
+_UNUSABLE = 2
 
 _EPILOG = """\
 rules.toml:
@@ -21,10 +22,14 @@ rules.toml:
   phase = "backward"   # optional  from_step = 10   # optional
   line = "reserved"    # optional, like steps = "10:100", category, device, rank
 
+A request that could not be served (out of memory) is over, whatever the limits are.
+[[failed_requests]] max = 3 allows some of them, for a program that survives them.
+
 exit status:
   0  within all limits
-  1  over one of them
-  2  can't be told: a rule or a trace is unusable, or a rule is about nothing in the trace
+  1  over one of them, or out of memory
+  2  none is over, but one can't be told: it is about nothing in the trace; or a file is unusable
+Where a trace has lost something or ends early, what is there is judged, and that is said.
 
 examples:
   gpumemtrace budget train.gmt rules.toml
@@ -54,7 +59,7 @@ def add_parser(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what each rule found; return whether all is within."""
+    """Print what each rule found; return the status that says whether all is within."""
     from gpumemtrace.analysis.budget import check_budget
     from gpumemtrace.analysis.budget_rules import load_rules
     from gpumemtrace.cli.budget_screen import print_budget
@@ -76,4 +81,4 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(budget.to_dict(), indent=2))
     else:
         print_budget(budget, several=len(args.traces) > 1)
-    return _WITHIN if budget.is_within else _OVER
+    return _STATUS[budget.verdict]

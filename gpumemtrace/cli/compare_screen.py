@@ -20,11 +20,11 @@ def print_comparison(found: Comparison, *, top: int) -> None:
     console = make_console()
     for side, summary in (("A", found.a), ("B", found.b)):
         steps = f"{summary.steps:,} step{'' if summary.steps == 1 else 's'}"
-        console.print(f"{side}  {_name(summary.path)}: {steps}", markup=False)
+        console.print(f"{side}  {_name(summary.path)}: {steps}")
     for line in _record_lines(found):
-        console.print(line, markup=False)
+        console.print(line)
     for device in found.devices:
-        console.print(f"\n{describe_difference(found, device)}", markup=False, style="bold")
+        console.print(f"\n{describe_difference(found, device)}", style="bold")
         _print_figures(console, found, device)
         _print_phases(console, device)
         _print_groups(console, device, top)

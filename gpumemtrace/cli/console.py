@@ -24,6 +24,7 @@ def make_console() -> Console:
         file=sys.stdout,
         width=None if is_terminal else _PIPED_WIDTH,
         highlight=False,
+        markup=False,  # names are the user's: they may hold brackets
         soft_wrap=not is_terminal,
     )
 

@@ -17,7 +17,7 @@ __all__ = ["print_fragmentation"]
 def print_fragmentation(found: Fragmentation) -> None:
     """Print it on stdout."""
     console = make_console()
-    console.print(headline(found), markup=False)
+    console.print(headline(found))
     if not found.known:
         return
     _print_causes(console, found)

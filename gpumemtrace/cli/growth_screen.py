@@ -19,9 +19,9 @@ def print_growth(growth: Growth, *, path: str | None, with_tables: bool) -> None
     """Print the verdict on each device, and what it rests on."""
     console = make_console()
     if not growth.devices:
-        console.print(f"{path}: stable: no CUDA memory was allocated", markup=False)
+        console.print(f"{path}: stable: no CUDA memory was allocated")
     for device in growth.devices:
-        console.print(f"cuda:{device.device} {describe_growth(device)}", markup=False)
+        console.print(f"cuda:{device.device} {describe_growth(device)}")
         if with_tables and len(device.retained.number):
             _print_retained(console, device)
             _print_survivors(console, device)

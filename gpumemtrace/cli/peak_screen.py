@@ -26,10 +26,10 @@ _MOST_NAMED = 3
 def print_peak(peak: PeakLiveSet, *, by: str, top: int, with_steps: bool) -> None:
     """Print it on stdout; ``with_steps``: and which phase sets the peak from step to step."""
     console = make_console()
-    console.print(_sentence(peak), markup=False)
+    console.print(_sentence(peak))
     _print_groups(console, peak, by, top)
     if with_steps and len(peak.steps) > 1:
-        console.print(_steps_sentence(peak), markup=False)
+        console.print(_steps_sentence(peak))
 
 
 def _sentence(peak: PeakLiveSet) -> str:

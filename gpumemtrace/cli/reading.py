@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpumemtrace.analysis.endings import describe_damage
 from gpumemtrace.category_rules import load_category_rules
 from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.records import FileSource, Records
@@ -89,18 +90,9 @@ def warn_of_silent_devices(trace: Trace, wanted: list[int] | None, *others: Trac
 def tell_damage(*traces: Trace) -> None:
     """Say on stderr what is missing in ``traces``, so that no figure seems surer than it is."""
     for trace in {trace.path: trace for trace in traces}.values():
-        problems = [problem for problem in trace.problems if problem.kind != "not_closed"]
-        parts = [f"{problem.message} (at byte {problem.offset:,})" for problem in problems[:1]]
-        if len(problems) > 1:
-            parts.append(f"{len(problems) - 1:,} more like it")
-        if trace.dropped_events:
-            parts.append(f"{trace.dropped_events:,} events were lost")
-        if not parts and not trace.complete:
-            parts.append("it was not closed: its writer was killed, or is still writing")
-        if parts:
+        if damage := describe_damage(trace):
             print(
-                f"{trace.path}: {'; '.join(parts)}. Figures lack what is missing; "
-                f"see gpumemtrace check",
+                f"{trace.path}: {damage}. Figures lack what is missing; see gpumemtrace check",
                 file=sys.stderr,
             )
 

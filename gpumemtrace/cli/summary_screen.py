@@ -27,7 +27,7 @@ def print_summary(answers: Answers, *, hints: bool) -> None:
     """Print the answers on stdout; ``hints``: and what to type next."""
     console, summary = make_console(), answers.summary
     for line in _heading(summary):
-        console.print(line, markup=False)
+        console.print(line)
     for found in answers.devices:
         device = found.summary
         _print_peaks(console, device)
@@ -44,8 +44,8 @@ def print_summary(answers: Answers, *, hints: bool) -> None:
     if hints and summary.path is not None and summary.devices:
         picture = summary.path.removesuffix(".gmt") + ".png"
         command = f"gpumemtrace plot {shlex.quote(summary.path)} -o {shlex.quote(picture)}"
-        console.print(f"\nNext: gpumemtrace peak {shlex.quote(summary.path)}", markup=False)
-        console.print(f"      {command}", markup=False)
+        console.print(f"\nNext: gpumemtrace peak {shlex.quote(summary.path)}")
+        console.print(f"      {command}")
 
 
 def _heading(summary: Summary) -> list[str]:
@@ -161,7 +161,7 @@ def _signed(size_bytes: float) -> str:
 def _print_failures(console: Console, device: DeviceSummary) -> None:
     for failure in device.out_of_memory[:_MOST_FAILURES]:
         console.print(
-            f"[bold red]Out of memory[/]: {format_bytes(failure.size_bytes)} could not be served "
+            f"Out of memory: {format_bytes(failure.size_bytes)} could not be served "
             f"in {_place(failure)}."
         )
     if len(device.out_of_memory) > _MOST_FAILURES:

@@ -25,12 +25,11 @@ def print_times(times: StepTimes, cost: RecorderCost, *, path: str | None) -> No
     """Print the times of steps, phases and the driver, slow steps, and the recorder's cost."""
     console = make_console()
     if not len(times.number):
-        console.print(f"{path}: no step was completed", markup=False)
+        console.print(f"{path}: no step was completed")
     else:
         console.print(
             f"{path}: {len(times.number):,} steps, median {_ns(times.median_ns)}, 95 % below "
             f"{_ns(times.p95_ns)}, {len(times.slow):,} slow",
-            markup=False,
         )
         _print_phases(console, times)
         _print_slow(console, times)
@@ -128,4 +127,4 @@ def _print_cost(console: Console, cost: RecorderCost) -> None:
         written = f"{format_bytes(cost.bytes_written)} written"
         parts.append(f"{written} ({cost.bytes_per_event:.2f} bytes per event)")
     parts.append(f"{cost.dropped_events:,} events lost")
-    console.print(f"\nThe recording: {'; '.join(parts)}.", markup=False)
+    console.print(f"\nThe recording: {'; '.join(parts)}.")

@@ -24,6 +24,7 @@ class TraceBuilder:
     phases: dict[int, tuple[int, str]] = field(default_factory=dict)
     strings: dict[int, str] = field(default_factory=dict)
     run_record: dict[str, Any] = field(default_factory=dict)
+    footer: dict[str, Any] = field(default_factory=dict)
     complete: bool = True
     time_ns: int = 0
 
@@ -80,6 +81,7 @@ class TraceBuilder:
             records,
             Names(phases=self.phases, strings=self.strings),
             self.run_record,
+            self.footer,
             complete=self.complete,
             batch_records=batch_records,
         )
