@@ -19,6 +19,7 @@ def session_start(
     overwrite: bool = False,
     lazy: bool = False,
     ring_bytes: int = 8388608,
+    block_timeout_ms: int = 0,
     drain_interval_ms: int = 5,
     flush_interval_ms: int = 100,
     time_resolution_ns: int = 100,

@@ -81,6 +81,7 @@ def test_options_survive_the_environment() -> None:
     for options in (
         RecordingOptions(),
         RecordingOptions(output="x y", phases=None, force=True, quiet=True, ring_bytes=4096),
+        RecordingOptions(on_full="block", block_timeout_ms=7),
         RecordingOptions(phases="manual", time_resolution_ns=1, device_sample_interval_ms=0),
     ):
         environment = {"GPUMEMTRACE_FORCE": "1", "GPUMEMTRACE_OUTPUT": "of somebody else"}
@@ -98,6 +99,8 @@ def test_switched_off(value: str) -> None:
 def test_wrong_options() -> None:
     with pytest.raises(ValueError, match=r"overwrite.*does not exist; there is"):
         RecordingOptions(on_full="overwrite")
+    with pytest.raises(ValueError, match="block_timeout_ms is between 1 and 10000"):
+        RecordingOptions(on_full="block", block_timeout_ms=0)
     with pytest.raises(ValueError, match="phases is"):
         RecordingOptions(phases="all")
     with pytest.raises(ValueError, match="ring_bytes is between"):

@@ -39,6 +39,14 @@ bool is_allocator_event(Kind kind) noexcept {
   }
 }
 
+std::string to_json(const Stalls& stalls) {
+  return JsonObject()
+      .add("count", stalls.count)
+      .add("total_ns", stalls.total_ns)
+      .add("longest_ns", stalls.longest_ns)
+      .text();
+}
+
 // a comes before b, on a counter that wraps.
 bool before(std::uint64_t a, std::uint64_t b) noexcept {
   return static_cast<std::int64_t>(a - b) < 0;
@@ -56,6 +64,7 @@ Drain::Drain(DrainOptions options, const ClockPair& begin)
       discard_until_(options_.ring->head()) {
   gaps_.reserve(kMostGaps);
   add_skipped(options_.ring->take_loss().events);
+  options_.ring->take_stalls();
 }
 
 std::uint64_t Drain::to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept {
@@ -188,11 +197,20 @@ void Drain::flush_if_due(std::uint64_t now_ns) {
   next_flush_ns_ = now_ns + options_.flush_interval_ns -
                    std::min(options_.drain_interval_ns, options_.flush_interval_ns);
   annotations_.write_source_metadata(output_);
+  tell_stalls();
   output_.flush();
   if (now_ns >= next_file_check_ns_) {
     next_file_check_ns_ = now_ns + kSecondNs;
     output_.check_still_there();
   }
+}
+
+// In the run record, so that a process that is killed has told them too.
+void Drain::tell_stalls() {
+  const Stalls news = options_.ring->take_stalls();
+  if (news.count == 0) return;
+  stalls_.add(news);
+  output_.write_metadata(JsonObject().add_raw("stalls", to_json(stalls_)).text());
 }
 
 void Drain::finish(const std::string& footer_json) noexcept {
@@ -220,6 +238,7 @@ void Drain::finish(const std::string& footer_json) noexcept {
                                .add("dropped", totals.dropped)
                                .add("gaps", totals.gaps)
                                .add("skipped", skipped_events())
+                               .add_raw("stalls", to_json(totals.stalls))
                                .add("ring_capacity", std::uint64_t{ring.capacity()})
                                .add("ring_high_water", totals.ring_high_water)
                                .add("drain_cpu_ns", totals.cpu_ns)
@@ -235,6 +254,7 @@ void Drain::publish_stats() {
   stats_.events = output_.events();
   stats_.dropped = dropped_;
   stats_.gaps = gaps_written_;
+  stats_.stalls = stalls_;
   stats_.bytes_written = output_.bytes_written();
   stats_.ring_high_water = high_water_;
   stats_.cpu_ns = thread_cpu_ns();

@@ -31,6 +31,7 @@ struct DrainStats {
   std::uint64_t events = 0;   // given to the file: gap records and samples included
   std::uint64_t dropped = 0;  // lost for want of room in the ring
   std::uint64_t gaps = 0;
+  Stalls stalls;  // pushes that waited for room (Ring::set_patience)
   std::uint64_t bytes_written = 0;
   std::uint64_t ring_high_water = 0;  // the most that one pass found in the ring
   std::uint64_t cpu_ns = 0;           // of the thread that calls pass()
@@ -78,6 +79,7 @@ class Drain {
   void sample_memory(std::uint64_t now_ns);
   void watch_phase(std::uint64_t path);
   void flush_if_due(std::uint64_t now_ns);
+  void tell_stalls();
   std::uint64_t to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept;
   void publish_stats();
 
@@ -99,6 +101,7 @@ class Drain {
 
   std::uint64_t dropped_ = 0;
   std::uint64_t gaps_written_ = 0;
+  Stalls stalls_;
   std::uint64_t high_water_ = 0;
 
   mutable std::mutex mutex_;  // guards stats_

@@ -1,7 +1,9 @@
 #include "capture/ring.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
+#include <cerrno>
 #include <new>
 
 namespace gpumemtrace::capture {
@@ -10,6 +12,7 @@ namespace {
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 // Threads that may stand between check and reservation at one time before positions are abandoned.
 constexpr std::int64_t kUsualMargin = 1024;
+constexpr long kLookAgainNs = 50'000;
 
 void pause_cpu() noexcept {
 #if defined(__x86_64__)
@@ -48,6 +51,12 @@ void Loss::add(const Loss& later) noexcept {
   last_ticks = std::max(last_ticks, later.last_ticks);
 }
 
+void Stalls::add(const Stalls& later) noexcept {
+  count += later.count;
+  total_ns += later.total_ns;
+  longest_ns = std::max(longest_ns, later.longest_ns);
+}
+
 Ring::Ring(const RingOptions& options)
     : head_(options.start_position),
       seen_tail_(options.start_position),
@@ -72,6 +81,42 @@ bool Ring::refresh_finds_room() noexcept {
   seen_tail_.store(tail, std::memory_order_release);
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
   return static_cast<std::int64_t>(head - tail) < static_cast<std::int64_t>(limit_);
+}
+
+// Sleeps rather than spins: the drain may want this core. That nobody has read since another push
+// waited in vain means that the drain is stuck, behind a disk say; then waits would add up.
+bool Ring::waiting_finds_room() noexcept {
+  const std::uint64_t patience_ns = patience_ns_.load(std::memory_order_relaxed);
+  const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+  if (patience_ns == 0 || vain_tail_.load(std::memory_order_relaxed) == tail + 1) return false;
+  const int callers_errno = errno;
+  const std::uint64_t begin_ns = monotonic_ns();
+  std::uint64_t waited_ns = 0;
+  bool found = false;
+  while (!found && waited_ns < patience_ns) {
+    const timespec moment{0, kLookAgainNs};
+    nanosleep(&moment, nullptr);
+    found = refresh_finds_room();
+    waited_ns = monotonic_ns() - begin_ns;
+  }
+  errno = callers_errno;
+  if (!found) {
+    vain_tail_.store(tail_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  stalls_.fetch_add(1, std::memory_order_relaxed);
+  stalled_ns_.fetch_add(waited_ns, std::memory_order_relaxed);
+  std::uint64_t longest_ns = longest_stall_ns_.load(std::memory_order_relaxed);
+  while (longest_ns < waited_ns && !longest_stall_ns_.compare_exchange_weak(
+                                       longest_ns, waited_ns, std::memory_order_relaxed)) {
+  }
+  return found;
+}
+
+Stalls Ring::take_stalls() noexcept {
+  if (stalls_.load(std::memory_order_relaxed) == 0) return {};
+  return {stalls_.exchange(0, std::memory_order_relaxed),
+          stalled_ns_.exchange(0, std::memory_order_relaxed),
+          longest_stall_ns_.exchange(0, std::memory_order_relaxed)};
 }
 
 bool Ring::position_is_free(std::uint64_t position) noexcept {

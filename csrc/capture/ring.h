@@ -10,11 +10,12 @@
 //                          reserved, not yet published: the consumer waits here
 //
 // Positions count up for ever (64 bits, wrapping); position p lives in slot p & mask. A producer
-//   1. looks whether there is room; if not, the event is dropped (the newest goes) and counted;
+//   1. looks whether there is room; if not, the event is dropped (the newest goes) and counted. With
+//      patience it first waits for room, no longer than that, and not again before somebody reads;
 //   2. reserves a position with one fetch_add: from here on the total order is fixed;
 //   3. writes the event and publishes the slot by storing position + 1 in its publication word.
-// The consumer reads published slots in order and moves tail past them. Producers never wait, for
-// each other or for the consumer, and wake nobody.
+// The consumer reads published slots in order and moves tail past them. Producers without patience
+// never wait, for each other or for the consumer; they wake nobody.
 //
 // Between 1 and 2 other producers may reserve too, so step 1 leaves a margin: as many slots as
 // threads may stand there at one time. More threads than that still overwrite nothing: whoever
@@ -79,6 +80,15 @@ struct Loss {
   void add(const Loss& later) noexcept;
 };
 
+// Pushes that waited for room, whether or not there was some in the end.
+struct Stalls {
+  std::uint64_t count = 0;
+  std::uint64_t total_ns = 0;
+  std::uint64_t longest_ns = 0;
+
+  void add(const Stalls& later) noexcept;
+};
+
 class Ring {
  public:
   // Maps and touches all of its memory, so that no push meets a page fault. A fork gives the child
@@ -105,6 +115,11 @@ class Ring {
     resync_.fetch_and(~device_bit(device), std::memory_order_release);
   }
 
+  // How long a push may wait for room: 0, as it is at first, means not at all. While nobody pushes.
+  void set_patience(std::uint64_t ns) noexcept {
+    patience_ns_.store(ns, std::memory_order_relaxed);
+  }
+
   // --- the consumer: one thread at a time ---
 
   // Copies up to `most` events that come before position `end`, in order; returns how many. Stops
@@ -114,6 +129,9 @@ class Ring {
   // Takes what has been counted as lost since the last call. Events are never taken without their
   // bytes and frees; those of an event being counted right now may come one call early.
   GPUMEMTRACE_API Loss take_loss() noexcept;
+
+  // Takes the stalls since the last call.
+  GPUMEMTRACE_API Stalls take_stalls() noexcept;
 
   // A snapshot; what lies before it is reserved, perhaps not yet published.
   std::uint64_t head() const noexcept { return head_.load(std::memory_order_relaxed); }
@@ -136,6 +154,7 @@ class Ring {
 
   // The rare paths, out of line so that push stays small.
   GPUMEMTRACE_API bool refresh_finds_room() noexcept;
+  GPUMEMTRACE_API bool waiting_finds_room() noexcept;
   GPUMEMTRACE_API bool position_is_free(std::uint64_t position) noexcept;
   GPUMEMTRACE_API void abandon(std::uint64_t position) noexcept;
   GPUMEMTRACE_API void count_loss(Kind kind, std::uint64_t size, std::int16_t device) noexcept;
@@ -163,6 +182,12 @@ class Ring {
   std::atomic<std::uint64_t> lost_frees_{0};
   std::atomic<std::uint64_t> first_loss_ticks_{0};
   std::atomic<std::uint64_t> last_loss_ticks_{0};
+  // All relaxed: they are figures. A tail at which waiting was in vain, + 1; 0 = none.
+  std::atomic<std::uint64_t> patience_ns_{0};
+  std::atomic<std::uint64_t> vain_tail_{0};
+  std::atomic<std::uint64_t> stalls_{0};
+  std::atomic<std::uint64_t> stalled_ns_{0};
+  std::atomic<std::uint64_t> longest_stall_ns_{0};
 
   // Positions to step over; entry p % size holds abandoned_key(p), 0 = empty. relaxed: an entry says
   // nothing of any other memory.
@@ -176,7 +201,7 @@ inline bool Ring::push(Event& event) noexcept {
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
   if (static_cast<std::int64_t>(head - seen_tail) >= static_cast<std::int64_t>(limit_))
       [[unlikely]] {
-    if (!refresh_finds_room()) {
+    if (!refresh_finds_room() && !waiting_finds_room()) {
       count_loss(event.kind, event.size, event.device);
       return false;
     }

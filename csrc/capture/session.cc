@@ -123,6 +123,8 @@ SessionStats stats_of(const Recording& recording) {
   stats.events = drained.events;
   stats.dropped = drained.dropped;
   stats.gaps = drained.gaps;
+  stats.stalls = drained.stalls.count;
+  stats.stalled_ns = drained.stalls.total_ns;
   stats.bytes_written = drained.bytes_written;
   stats.ring_high_water = drained.ring_high_water;
   stats.drain_cpu_ns = drained.cpu_ns;
@@ -203,6 +205,7 @@ void start_session(const SessionOptions& options) {
   const auto to_ns = [](std::uint32_t ms) { return std::uint64_t{ms} * 1'000'000U; };
   DrainOptions drain;
   Ring* ring = drain.ring = ring_of(session, options.ring_bytes);
+  ring->set_patience(to_ns(options.block_timeout_ms));
   drain.lazy = options.lazy;
   drain.drain_interval_ns = to_ns(std::max(options.drain_interval_ms, 1U));
   drain.flush_interval_ns = to_ns(options.flush_interval_ms);

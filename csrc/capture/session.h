@@ -16,6 +16,7 @@ struct SessionOptions {
   // The file is made when the first allocator event arrives; nothing is left behind if none did.
   bool lazy = false;
   std::uint64_t ring_bytes = std::uint64_t{8} << 20;
+  std::uint32_t block_timeout_ms = 0;  // a full ring: wait so long for room before an event drops
   std::uint32_t drain_interval_ms = 5;
   std::uint32_t flush_interval_ms = 100;
   std::uint32_t time_resolution_ns = 100;
@@ -25,10 +26,12 @@ struct SessionOptions {
 // What has happened so far (after stop: to the session that ended last).
 struct SessionStats {
   std::string path;
-  std::uint64_t events = 0;   // given to the file
-  std::uint64_t dropped = 0;  // lost for want of room in the ring
-  std::uint64_t gaps = 0;     // records that tell of these losses
-  std::uint64_t skipped = 0;  // allocator events between sessions, since the process began
+  std::uint64_t events = 0;      // given to the file
+  std::uint64_t dropped = 0;     // lost for want of room in the ring
+  std::uint64_t gaps = 0;        // records that tell of these losses
+  std::uint64_t stalls = 0;      // times that the program waited for room in the ring,
+  std::uint64_t stalled_ns = 0;  // and for how long, all together
+  std::uint64_t skipped = 0;     // allocator events between sessions, since the process began
   std::uint64_t bytes_written = 0;
   std::uint64_t ring_capacity = 0;       // events
   std::uint64_t ring_high_water = 0;     // events, the most that the drain found waiting

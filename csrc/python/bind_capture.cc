@@ -34,15 +34,16 @@ std::string utf8(const py::str& text) {
 }
 
 void session_start(const py::object& path, const std::string& metadata_json, bool overwrite,
-                   bool lazy, std::uint64_t ring_bytes, std::uint32_t drain_interval_ms,
-                   std::uint32_t flush_interval_ms, std::uint32_t time_resolution_ns,
-                   std::uint32_t device_sample_interval_ms) {
+                   bool lazy, std::uint64_t ring_bytes, std::uint32_t block_timeout_ms,
+                   std::uint32_t drain_interval_ms, std::uint32_t flush_interval_ms,
+                   std::uint32_t time_resolution_ns, std::uint32_t device_sample_interval_ms) {
   const SessionOptions options{
       .path = file_system_path(path),
       .metadata_json = metadata_json,
       .overwrite = overwrite,
       .lazy = lazy,
       .ring_bytes = ring_bytes,
+      .block_timeout_ms = block_timeout_ms,
       .drain_interval_ms = drain_interval_ms,
       .flush_interval_ms = flush_interval_ms,
       .time_resolution_ns = time_resolution_ns,
@@ -66,6 +67,8 @@ py::dict to_dict(const SessionStats& stats) {
   out["dropped"] = stats.dropped;
   out["skipped"] = stats.skipped;
   out["gaps"] = stats.gaps;
+  out["stalls"] = stats.stalls;
+  out["stalled_ns"] = stats.stalled_ns;
   out["bytes_written"] = stats.bytes_written;
   out["ring_capacity"] = stats.ring_capacity;
   out["ring_high_water"] = stats.ring_high_water;
@@ -138,9 +141,9 @@ bool push_tag(std::uint64_t address, std::uint64_t size_bytes, std::uint32_t cat
 void register_capture(py::module_& module) {
   module.def("session_start", &session_start, py::arg("path"), py::kw_only(),
              py::arg("metadata_json"), py::arg("overwrite") = false, py::arg("lazy") = false,
-             py::arg("ring_bytes") = 8 << 20, py::arg("drain_interval_ms") = 5,
-             py::arg("flush_interval_ms") = 100, py::arg("time_resolution_ns") = 100,
-             py::arg("device_sample_interval_ms") = 50,
+             py::arg("ring_bytes") = 8 << 20, py::arg("block_timeout_ms") = 0,
+             py::arg("drain_interval_ms") = 5, py::arg("flush_interval_ms") = 100,
+             py::arg("time_resolution_ns") = 100, py::arg("device_sample_interval_ms") = 50,
              "Begin to record. OSError: the file can't be made. RuntimeError: already recording.");
   module.def("session_stop", &session_stop, py::arg("footer_json"),
              "Drain, close the file, return the final figures; without a session only those.");

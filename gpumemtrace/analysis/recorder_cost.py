@@ -26,6 +26,7 @@ class RecorderCost:
 
     ``hook_s`` is an estimate: events times `HOOK_NS_PER_EVENT`, readings times `READ_NS`; all else
     is counted. ``ring_high_water``: the most events that waited in the ring, of ``ring_capacity``.
+    ``stalls``: how often the program waited for room in it, ``stalled_s`` in all.
     """
 
     events: int
@@ -40,6 +41,8 @@ class RecorderCost:
     bytes_written: int
     bytes_per_event: float | None
     bytes_per_hour: float | None
+    stalls: int
+    stalled_s: float
     dropped_events: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,6 +73,8 @@ class CostFinder:
         totals = trace.footer.get("totals")
         totals = totals if isinstance(totals, dict) else {}
         cpu_ns = totals.get("drain_cpu_ns")
+        stalls = trace.run_record.get("stalls")
+        stalls = stalls if isinstance(stalls, dict) else {}
         seconds = trace.duration_ns / 1e9
         events, written = len(trace), trace.file_bytes
         hook_s = (events * HOOK_NS_PER_EVENT + self._readings * READ_NS) / 1e9
@@ -86,5 +91,7 @@ class CostFinder:
             bytes_written=written,
             bytes_per_event=written / events if events and written else None,
             bytes_per_hour=written / seconds * 3600 if seconds and written else None,
+            stalls=stalls.get("count", 0),
+            stalled_s=stalls.get("total_ns", 0) / 1e9,
             dropped_events=trace.dropped_events,
         )

@@ -11,6 +11,8 @@ The environment is how the launcher speaks to the processes that the script star
 ``GPUMEMTRACE_PHASES``                 ``auto``, ``manual`` or ``none``
 ``GPUMEMTRACE_TIME_RESOLUTION_NS``     see ``install``
 ``GPUMEMTRACE_RING_BYTES``             see ``install``
+``GPUMEMTRACE_ON_FULL``                ``drop`` or ``block``
+``GPUMEMTRACE_BLOCK_TIMEOUT_MS``       see ``install``
 ``GPUMEMTRACE_DEVICE_SAMPLE_INTERVAL_MS``  see ``install``
 ``GPUMEMTRACE_PARENT``                 set by us: the process that the output's plain name is for
 =====================================  ==========================================================
@@ -26,7 +28,7 @@ from typing import Any
 __all__ = ["RecordingOptions", "is_switched_on"]
 
 _PREFIX = "GPUMEMTRACE_"
-_ON_FULL = ("drop",)
+_ON_FULL = ("drop", "block")
 _PHASES = ("auto", "manual", None)
 
 
@@ -41,6 +43,7 @@ class RecordingOptions:
     quiet: bool = False
     time_resolution_ns: int = 100
     ring_bytes: int = 8 << 20
+    block_timeout_ms: int = 20
     device_sample_interval_ms: int = 50
 
     def __post_init__(self) -> None:
@@ -48,11 +51,12 @@ class RecordingOptions:
             raise ValueError(f'phases is "auto", "manual" or None, not {self.phases!r}')
         if self.on_full not in _ON_FULL:
             raise ValueError(
-                f'on_full={self.on_full!r} does not exist; there is "drop": when the ring is full '
-                "the newest events are dropped, counted, and told of in the file"
+                f'on_full={self.on_full!r} does not exist; there is "drop": the newest events are '
+                'dropped, counted, and told of in the file; and "block": the program waits for room'
             )
         _check_integer("time_resolution_ns", self.time_resolution_ns, 1, 1_000_000_000)
         _check_integer("ring_bytes", self.ring_bytes, 4096, 16 << 30)
+        _check_integer("block_timeout_ms", self.block_timeout_ms, 1, 10_000)
         _check_integer("device_sample_interval_ms", self.device_sample_interval_ms, 0, 3_600_000)
 
     @classmethod

@@ -56,6 +56,7 @@ def install(
     force: bool = False,
     time_resolution_ns: int = 100,
     ring_bytes: int = 8 << 20,
+    block_timeout_ms: int = 20,
     device_sample_interval_ms: int = 50,
 ) -> Session:
     """Begin to record every allocation of CUDA memory in this process, into ``path``.
@@ -72,8 +73,9 @@ def install(
 
     ``phases``: ``"auto"`` sees the phases and steps of the training loop by itself
     (docs/phases.md), ``"manual"`` records those you mark, None neither.
-    ``on_full``: ``"drop"`` drops the newest events when they come faster than they can be written;
-    they are counted, and the file says where.
+    ``on_full``: what happens when events come faster than they can be written. ``"drop"`` drops the
+    newest; they are counted, and the file says where. ``"block"`` lets the program wait for room,
+    ``block_timeout_ms`` at most, then drops; it does not wait again before the writer has moved on.
     ``time_resolution_ns``: times are stored in multiples of it; finer costs more bytes.
     ``ring_bytes``: memory between the training and the writer, 64 bytes an event.
     ``device_sample_interval_ms``: how often the memory of the whole GPU is looked at; 0 = never.
@@ -94,6 +96,7 @@ def install(
         force=force,
         time_resolution_ns=time_resolution_ns,
         ring_bytes=ring_bytes,
+        block_timeout_ms=block_timeout_ms,
         device_sample_interval_ms=device_sample_interval_ms,
     )
     with _lock:
@@ -155,6 +158,10 @@ class SessionStats:
     """Allocator events between sessions of this process: nobody recorded them."""
     gaps: int
     """Places in the file where events were dropped."""
+    stalls: int
+    """Times that the program waited for room in the ring (``on_full="block"``)."""
+    stalled_ns: int
+    """How long it waited, all together."""
     bytes_written: int
     """Size of the file so far, in bytes."""
     ring_capacity: int
@@ -190,6 +197,7 @@ class Session:
                 overwrite=options.force,
                 lazy=lazy,
                 ring_bytes=options.ring_bytes,
+                block_timeout_ms=options.block_timeout_ms if options.on_full == "block" else 0,
                 time_resolution_ns=options.time_resolution_ns,
                 device_sample_interval_ms=options.device_sample_interval_ms,
             )

@@ -67,6 +67,20 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         help="memory between the program and the writer, 64 bytes an event (default: %(default)s)",
     )
     parser.add_argument(
+        "--on-full",
+        choices=("drop", "block"),
+        default="drop",
+        help="when events come faster than they can be written. drop: lose the newest, and say so; "
+        "block: let the program wait (default: drop)",
+    )
+    parser.add_argument(
+        "--block-timeout",
+        metavar="MS",
+        type=int,
+        default=20,
+        help="with --on-full block: drop after waiting this long (default: 20)",
+    )
+    parser.add_argument(
         "--device-interval",
         metavar="MS",
         type=int,
@@ -87,6 +101,8 @@ def recording_of(args: argparse.Namespace) -> RecordingOptions:
             quiet=args.quiet,
             time_resolution_ns=args.time_resolution,
             ring_bytes=args.ring_bytes,
+            on_full=args.on_full,
+            block_timeout_ms=args.block_timeout,
             device_sample_interval_ms=args.device_interval,
         )
     except ValueError as error:
@@ -99,6 +115,8 @@ def command_of(args: argparse.Namespace) -> list[str]:
     command = ["--phases", args.phases]
     command += ["--time-resolution", str(options.time_resolution_ns)]
     command += ["--ring-bytes", str(options.ring_bytes)]
+    command += ["--on-full", options.on_full]
+    command += ["--block-timeout", str(options.block_timeout_ms)]
     command += ["--device-interval", str(options.device_sample_interval_ms)]
     if options.output is not None:
         command += ["--output", str(options.output)]

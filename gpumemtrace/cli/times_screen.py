@@ -126,5 +126,10 @@ def _print_cost(console: Console, cost: RecorderCost) -> None:
     if cost.bytes_per_event is not None:
         written = f"{format_bytes(cost.bytes_written)} written"
         parts.append(f"{written} ({cost.bytes_per_event:.2f} bytes per event)")
+    if cost.stalls:
+        times = "once" if cost.stalls == 1 else f"{cost.stalls:,} times"
+        parts.append(
+            f"the program waited {times} for room in the ring, {format_duration(cost.stalled_s)}"
+        )
     parts.append(f"{cost.dropped_events:,} events lost")
     console.print(f"\nThe recording: {'; '.join(parts)}.")

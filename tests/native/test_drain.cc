@@ -134,6 +134,26 @@ TEST_CASE("a gap stands where the events would have stood, and says what they we
   CHECK(contains(trace.footer, R"("dropped":15,"gaps":5)"));
 }
 
+TEST_CASE("waits for room are told in the run record and in the footer") {
+  Bench bench({.capacity = 8, .margin = 2, .start_position = kNearWrap});
+  bench.ring.set_patience(1'000'000);
+  Drain& drain = bench.start();
+  drain.pass();
+  CHECK_FALSE(contains(read_back(bench.bytes).metadata, "stalls"));
+  for (int round = 1; round <= 3; ++round) {
+    while (bench.push(Kind::kAlloc, 1, 512)) {
+    }
+    drain.pass();
+    CHECK(drain.stats().stalls.count == static_cast<std::uint64_t>(round));
+  }
+  drain.finish("{}");
+  const ReadBack trace = read_back(bench.bytes);
+  CHECK(contains(trace.metadata, R"({"stalls":{"count":3,"total_ns":)"));
+  CHECK(contains(trace.footer, R"("stalls":{"count":3,"total_ns":)"));
+  CHECK(drain.stats().stalls.total_ns >= 3'000'000);
+  CHECK(drain.stats().stalls.longest_ns < drain.stats().stalls.total_ns);
+}
+
 TEST_CASE("a loss that nothing follows is still told") {
   Bench bench({.capacity = 8, .margin = 2, .start_position = kNearWrap});
   Drain& drain = bench.start();

@@ -1,11 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <thread>
 #include <vector>
 
+#include "capture/clock.h"
 #include "capture/producer.h"
 #include "capture/ring.h"
 
@@ -178,6 +180,62 @@ TEST_CASE("nothing is lost, doubled, reordered or overwritten, whoever races") {
     CHECK(delivered + lost.events == kEach * static_cast<std::uint64_t>(setup.producers));
     CHECK(lost.alloc_bytes == lost.events);
   }
+}
+
+TEST_CASE("with patience a push waits for room as long as that, and counts it") {
+  Ring ring({.capacity = 8, .margin = 2, .start_position = kNearWrap});
+  constexpr std::uint64_t kPatienceNs = 20'000'000;
+  ring.set_patience(kPatienceNs);
+  for (std::uint64_t i = 0; i < 6; ++i) REQUIRE(push_one(ring, alloc_of(i)));
+  CHECK(ring.take_stalls().count == 0);
+
+  // Nobody reads: the first push waits its time and is lost, the others do not wait again.
+  const std::uint64_t begin_ns = monotonic_ns();
+  CHECK_FALSE(push_one(ring, alloc_of(6)));
+  const std::uint64_t waited_ns = monotonic_ns() - begin_ns;
+  CHECK(waited_ns >= kPatienceNs);
+  for (int i = 0; i < 1000; ++i) CHECK_FALSE(push_one(ring, alloc_of(7)));
+  const Stalls stuck = ring.take_stalls();
+  CHECK(stuck.count == 1);
+  CHECK(stuck.total_ns >= kPatienceNs);
+  CHECK(stuck.total_ns <= waited_ns);
+  CHECK(stuck.longest_ns == stuck.total_ns);
+  CHECK(ring.take_loss().events == 1001);
+  CHECK(ring.take_stalls().count == 0);
+
+  // Somebody has read: there is room, and when that is gone waiting makes sense again.
+  CHECK(pop_all(ring).size() == 6);
+  for (std::uint64_t i = 0; i < 6; ++i) REQUIRE(push_one(ring, alloc_of(i)));
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    Event event;
+    ring.pop(&event, 1, ring.head());
+  });
+  ring.set_patience(10 * std::uint64_t{1'000'000'000});
+  CHECK(push_one(ring, alloc_of(6)));
+  reader.join();
+  CHECK(ring.take_stalls().count == 1);
+  CHECK_FALSE(ring.take_loss().any());
+}
+
+TEST_CASE("patient producers lose nothing to a slow reader") {
+  Ring ring({.capacity = 64, .margin = 16, .start_position = kNearWrap});
+  ring.set_patience(60 * std::uint64_t{1'000'000'000});
+  constexpr std::uint64_t kEach = 2'000;
+  std::vector<std::thread> threads;
+  for (int id = 0; id < 4; ++id) {
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 1; i <= kEach; ++i) push_one(ring, alloc_of(i));
+    });
+  }
+  std::uint64_t delivered = 0;
+  while (delivered < 4 * kEach) {
+    delivered += pop_all(ring).size();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK_FALSE(ring.take_loss().any());
+  CHECK(ring.take_stalls().count > 0);
 }
 
 TEST_CASE("threads get small numbers of their own") {
