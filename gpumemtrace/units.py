@@ -9,6 +9,7 @@ __all__ = [
     "KIB",
     "MIB",
     "byte_unit",
+    "bytes_or_unknown",
     "format_bytes",
     "format_count",
     "format_duration",
@@ -65,6 +66,11 @@ def format_bytes(size_bytes: float) -> str:
 def format_count(count: int, noun: str) -> str:
     """Return how many of a regular noun: ``1 step``, ``1,000 steps``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def bytes_or_unknown(size_bytes: float | None) -> str:
+    """Return what `format_bytes` does, and ``not known`` for None."""
+    return "not known" if size_bytes is None else format_bytes(size_bytes)
 
 
 def format_duration(seconds: float) -> str:

@@ -7,7 +7,9 @@ instead of the installed package. The root is taken off the path here, however p
 
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -35,6 +37,15 @@ def simulated_gpu() -> None:
     from simgpu import skip_without_simgpu
 
     skip_without_simgpu()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Return a running browser, one for all tests (see tests/support/browser.py)."""
+    from browser import browser
+
+    with browser() as running:
+        yield running
 
 
 def pytest_report_header() -> list[str]:

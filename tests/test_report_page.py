@@ -6,20 +6,17 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import recorded
 import scenarios
-from browser import Opened, browser, opened
+from browser import Opened, opened, write_page
 from fragmented import train_and_eval
 from synthetic import MIB, TraceBuilder
 
 from gpumemtrace.analysis.peaks import find_peaks
 from gpumemtrace.analysis.timeline import build_timeline
-from gpumemtrace.report.page import render_page
-from gpumemtrace.report.results import collect
 from gpumemtrace.schema import Kind
 from gpumemtrace.units import format_bytes, format_duration
 
@@ -29,20 +26,8 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as running:
-        yield running
-
-
-def write(trace, folder: Path, name: str = "report.html") -> Path:
-    file = folder / name
-    file.write_text(render_page(collect(trace)), encoding="utf-8")
-    return file
-
-
-@pytest.fixture(scope="module")
 def gpt2_page(tmp_path_factory) -> Path:
-    return write(recorded.load("gpt2")[0], tmp_path_factory.mktemp("report"))
+    return write_page(recorded.load("gpt2")[0], tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture
@@ -78,6 +63,7 @@ def hostile() -> TraceBuilder:
 
 PAGES = {
     "out_of_memory": lambda: scenarios.out_of_memory().trace(),
+    "died": lambda: scenarios.died_of_oom().trace(),
     "lost_events": lambda: scenarios.lost_events().trace(),
     "two_devices": lambda: scenarios.two_devices().trace(),
     "hostile": lambda: hostile().trace(),
@@ -89,7 +75,7 @@ PAGES = {
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_any_trace_opens_without_a_complaint_or_a_request(chromium, tmp_path, name, scheme):
-    file = write(PAGES[name](), tmp_path)
+    file = write_page(PAGES[name](), tmp_path)
     with opened(chromium, file, color_scheme=scheme) as found:
         found.page.wait_for_timeout(100)
         assert found.complaints == []
@@ -100,7 +86,7 @@ def test_any_trace_opens_without_a_complaint_or_a_request(chromium, tmp_path, na
 
 
 def test_names_with_markup_are_text(chromium, tmp_path):
-    with opened(chromium, write(hostile().trace(), tmp_path)) as found:
+    with opened(chromium, write_page(hostile().trace(), tmp_path)) as found:
         assert found.page.evaluate("window.hacked") is None
         assert found.page.locator("main img").count() == 0
         assert found.page.locator("h1").inner_text() == HOSTILE.rsplit("/", 1)[-1]
@@ -243,7 +229,7 @@ def test_growth_is_told_in_words(chromium, tmp_path):
     builder = TraceBuilder()
     for step in range(60):
         builder.phase("forward").alloc((step + 1) << 21, MIB).step(step + 1)
-    with opened(chromium, write(builder.trace(), tmp_path)) as found:
+    with opened(chromium, write_page(builder.trace(), tmp_path)) as found:
         told = found.page.locator(".verdicts .bad").inner_text()
         assert "Growing: 1.00 MiB per step" in told
         assert found.page.locator("#growth .verdict").inner_text().startswith("Growing: 1.00 MiB")
@@ -267,10 +253,10 @@ def test_light_dark_and_back(gpt2):
     assert gpt2.page.evaluate(ground) == light
 
 
-@pytest.mark.parametrize("name", ["out_of_memory", "two_devices", "hostile"])
+@pytest.mark.parametrize("name", ["died", "two_devices", "hostile", "lost_events"])
 def test_a_phone_needs_no_sideways_scrolling(chromium, tmp_path, name):
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with opened(chromium, write(PAGES[name](), tmp_path), **phone) as found:
+    with opened(chromium, write_page(PAGES[name](), tmp_path), **phone) as found:
         assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
         assert found.complaints == []
 
@@ -325,7 +311,7 @@ def test_headings_labels_and_landmarks(gpt2):
 @pytest.mark.parametrize("size", [0, 512, 1023, 1024, 1293401600, 2**40 + 5, 85027979264])
 def test_bytes_read_as_they_do_on_the_terminal(chromium, tmp_path, size):
     builder = TraceBuilder().alloc(512, size).stats(size, size, size, size)
-    with opened(chromium, write(builder.trace(), tmp_path)) as found:
+    with opened(chromium, write_page(builder.trace(), tmp_path)) as found:
         shown = found.page.locator(".tile", has_text="Peak reserved").locator(".figure")
         assert shown.inner_text() == format_bytes(size)
 
@@ -333,14 +319,14 @@ def test_bytes_read_as_they_do_on_the_terminal(chromium, tmp_path, size):
 @pytest.mark.parametrize("time_ns", [850, 29_412_345, 999_999, 3_661_631_000, 7_510_000_000_000])
 def test_durations_read_as_they_do_on_the_terminal(chromium, tmp_path, time_ns):
     trace = TraceBuilder().alloc(512, 1, after_ns=0).step(1, after_ns=time_ns).trace()
-    with opened(chromium, write(trace, tmp_path)) as found:
+    with opened(chromium, write_page(trace, tmp_path)) as found:
         shown = found.page.locator(".tile", has_text="Steps").locator(".note")
         assert shown.inner_text() == f"in {format_duration(time_ns / 1e9)}"
 
 
 def test_the_map_of_segments_is_drawn_and_read_out(chromium, tmp_path):
     trace = train_and_eval()[0].trace()
-    with opened(chromium, write(trace, tmp_path)) as found:
+    with opened(chromium, write_page(trace, tmp_path)) as found:
         section = found.page.locator("#segments")
         assert "cached" in section.locator(".verdict").inner_text()
         section.locator(".chart").first.focus()

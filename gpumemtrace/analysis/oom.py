@@ -46,8 +46,11 @@ _PERHAPS_OUT_OF_MEMORY = ("unhandled cuda error", "unhandled system error", "int
 _HARDLY_ANY = 0.1  # of the device's memory
 
 
-def find_oom(trace: TraceData) -> Oom:
-    """Explain each request that failed, and an end for want of memory outside PyTorch."""
+def find_oom(trace: TraceData, *, categories: Categories | None = None) -> Oom:
+    """Explain each request that failed, and an end for want of memory outside PyTorch.
+
+    ``categories``: of this trace, where the caller has them already.
+    """
     failed = trace.records(Kind.ALLOC_FAILED)
     count = len(failed["event"])
     error = find_error(trace)
@@ -58,12 +61,12 @@ def find_oom(trace: TraceData) -> Oom:
     if count > _MOST_EXPLAINED:
         rows = [*rows[: _MOST_EXPLAINED - 1], count - 1]
     requests = [{name: int(column[row]) for name, column in failed.items()} for row in rows]
-    walk = FailureWalk(trace, requests)
+    walk = FailureWalk(trace, requests, tells_categories=categories is None)
     stream = feed_lines(trace.whole, walk)
     devices = {device.device: device for device in walk.gaps.finish(stream)}
     explained = []
     if requests:
-        categories = walk.categories() or find_categories(trace)
+        categories = categories or walk.categories() or find_categories(trace)
         explained = [
             _explain(trace, request, walk.scenes[i], devices.get(request["device"]), categories)
             for i, request in enumerate(requests)

@@ -37,13 +37,17 @@ class Scene:
 class FailureWalk:
     """Stops before and after each failed request, and looks."""
 
-    def __init__(self, trace: TraceData, requests: list[dict[str, int]]) -> None:
+    def __init__(
+        self, trace: TraceData, requests: list[dict[str, int]], *, tells_categories: bool
+    ) -> None:
+        """Prepare for one pass; ``tells_categories``: what each block is for is wanted too."""
         self.gaps = GapFinder(trace.whole)
         self.scenes = [Scene() for _ in requests]
         self._requests = requests
         self._segments = SegmentStream()
         self._blocks = _core.LiveGroups(np.zeros(0, np.uint8), len(trace.phase_names))
-        self._kinds = None if trace.category_rules else CategoryFinder(trace)
+        tells_categories = tells_categories and not trace.category_rules
+        self._kinds = CategoryFinder(trace) if tells_categories else None
         self._next = 0  # request that has not been reached
         self._is_in_call = False  # of that request
 
@@ -66,7 +70,9 @@ class FailureWalk:
         self._feed_part(batch, lines, done, len(batch))
 
     def categories(self) -> Categories | None:
-        """Return the category of every alloc; None where the user's rules are to be asked."""
+        """Return the category of every alloc; None where they were not wanted, or the user has
+        rules that are to be asked.
+        """
         return None if self._kinds is None else self._kinds.finish()
 
     def _next_stop(self, batch: Batch, done: int) -> int | None:

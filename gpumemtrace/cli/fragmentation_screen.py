@@ -9,7 +9,7 @@ from gpumemtrace.analysis.fragmentation_wording import CAUSES, headline
 from gpumemtrace.analysis.request_curve import PhaseNeed
 from gpumemtrace.analysis.segments import FREE_CAUSES
 from gpumemtrace.cli.console import make_console, make_table
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import bytes_or_unknown, format_bytes, format_duration
 
 __all__ = ["print_fragmentation"]
 
@@ -53,8 +53,8 @@ def _print_largest(console: Console, found: Fragmentation) -> None:
         table.add_row(
             _stream(largest.stream),
             format_bytes(largest.cached_bytes),
-            _or_unknown(largest.with_device_bytes),
-            _or_unknown(largest.after_flush_bytes),
+            bytes_or_unknown(largest.with_device_bytes),
+            bytes_or_unknown(largest.after_flush_bytes),
         )
     console.print(table)
     if found.device_free_bytes is not None:
@@ -121,7 +121,3 @@ def _age(block: PinningBlock) -> str:
 
 def _stream(stream: int) -> str:
     return "default" if stream == 0 else f"{stream:#x}"
-
-
-def _or_unknown(size_bytes: int | None) -> str:
-    return "not known" if size_bytes is None else format_bytes(size_bytes)

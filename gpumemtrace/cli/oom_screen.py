@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from gpumemtrace.analysis.fragmentation_wording import CAUSES as FREE
 from gpumemtrace.analysis.gap_results import GAPS, Gaps
-from gpumemtrace.analysis.oom import CAUSES, FailedRequest, LargeGroup, Oom, OutsideFailure
+from gpumemtrace.analysis.gap_wording import GAP_LABELS, LINE_ABOVE
+from gpumemtrace.analysis.oom import FailedRequest, LargeGroup, Oom
+from gpumemtrace.analysis.oom_wording import (
+    describe_cause,
+    describe_figures,
+    describe_outside,
+    describe_request,
+)
 from gpumemtrace.cli.console import make_console, make_table
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import bytes_or_unknown, format_bytes
 
 __all__ = ["print_oom"]
-
-_LABELS = {
-    "pending": "pending free",
-    "outside": "outside PyTorch",
-    "others": "other processes",
-    "unattributed": "of no process",
-    "device_free": "free on the device",
-}
 
 
 def print_oom(oom: Oom) -> None:
@@ -39,21 +37,13 @@ def print_oom(oom: Oom) -> None:
         last = "The program ended with the last one." if oom.died_of_it else "The program went on."
         console.print(f"\n{last}")
     if oom.outside is not None:
-        _print_outside(console, oom.outside)
+        console.print(describe_outside(oom.outside), markup=False)
 
 
 def _print_request(console: Console, request: FailedRequest) -> None:
-    place = request.place
-    phase = f"{'/'.join(place.phase)}, " if place.phase else ""
-    stream = f", stream {request.stream:#x}" if request.stream else ""
-    console.print(
-        f"{format_bytes(request.request_bytes)} failed on cuda:{request.device}{stream}, in "
-        f"{phase}step {place.step}, at {format_duration(place.time_ns / 1e9)}",
-        markup=False,
-        style="bold",
-    )
-    console.print(f"Cause: {request.cause.replace('_', ' ')}: {CAUSES[request.cause]}.")
-    for line in _figures(request):
+    console.print(describe_request(request), markup=False, style="bold")
+    console.print(f"Cause: {describe_cause(request)}")
+    for line in describe_figures(request):
         console.print(line)
     if request.gaps is not None:
         _print_gaps(console, request.gaps)
@@ -61,45 +51,16 @@ def _print_request(console: Console, request: FailedRequest) -> None:
     _print_helps(console, request)
 
 
-def _figures(request: FailedRequest) -> list[str]:
-    lines = []
-    found = request.found
-    if found is not None:
-        lines.append(
-            f"It found {_or_unknown(found.device_free_bytes)} free on the device and "
-            f"{format_bytes(found.cached_bytes)} cached, the largest block that it could take "
-            f"{format_bytes(found.largest_cached_bytes)}; a flush could give back "
-            f"{format_bytes(found.releasable_bytes)} in {found.releasable_segments:,} segments."
-        )
-    if request.missing_bytes is not None:
-        lines.append(
-            f"After the flush the device had {_or_unknown(request.device_free_bytes)} free; "
-            f"{format_bytes(request.needed_bytes)} were needed, "
-            f"{format_bytes(request.missing_bytes)} were missing."
-        )
-    if request.free_bytes is not None:
-        sizes = sorted(request.free_bytes.items(), key=lambda part: -part[1])
-        left = [f"{FREE[cause][0]} {format_bytes(size)}" for cause, size in sizes if size]
-        lines.append(f"Still cached then: {', '.join(left) or 'nothing'}.")
-    return lines
-
-
 def _print_gaps(console: Console, gaps: Gaps) -> None:
     table = make_table(console, "\nJust before", ["", "bytes", "sum up to here"])
-    ends_at = {
-        "rounding": ("allocated", gaps.allocated),
-        "pending": ("active", gaps.active),
-        "cached": ("reserved", gaps.reserved),
-        "unattributed": ("device used", gaps.device_used),
-        "device_free": ("capacity", gaps.capacity),
-    }
     table.add_row("requested", format_bytes(gaps.requested), "")
     for name in GAPS:
         size = getattr(gaps, name)
-        line, total = ends_at.get(name, ("", None))
+        line = LINE_ABOVE.get(name)
+        total = None if line is None else getattr(gaps, line)
         if size is not None or name in ("cached", "outside", "device_free"):
-            end = "" if total is None else f"{line} {format_bytes(total)}"
-            table.add_row(_LABELS.get(name, name), _or_unknown(size), end)
+            end = "" if total is None else f"{str(line).replace('_', ' ')} {format_bytes(total)}"
+            table.add_row(GAP_LABELS[name], bytes_or_unknown(size), end)
     console.print(table)
 
 
@@ -133,16 +94,3 @@ def _print_helps(console: Console, request: FailedRequest) -> None:
         enough = "yes" if found.is_enough else "no"
         table.add_row(found.change, format_bytes(found.size_bytes), enough, found.evidence)
     console.print(table)
-
-
-def _print_outside(console: Console, found: OutsideFailure) -> None:
-    console.print(
-        f"OOM outside PyTorch: device-free {format_bytes(found.device_free_bytes)}, "
-        f"cached-free {format_bytes(found.cached_bytes)} on cuda:{found.device}, in step "
-        f"{found.place.step}. The program ended with {found.error}",
-        markup=False,
-    )
-
-
-def _or_unknown(size: int | None) -> str:
-    return "not known" if size is None else format_bytes(size)

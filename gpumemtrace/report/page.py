@@ -22,11 +22,11 @@ from gpumemtrace.plot.style import (
     NOT_SEEN_COLOR,
     phase_colors,
 )
+from gpumemtrace.report.head import gather_head, title_of
 from gpumemtrace.report.packing import pack
 from gpumemtrace.report.palette import LINES, line_colors, themed
 from gpumemtrace.report.results import Results
-from gpumemtrace.report.sections import SECTIONS
-from gpumemtrace.report.sections.overview import title_of
+from gpumemtrace.report.sections import SECTIONS, sections_of
 
 __all__ = ["render_page"]
 
@@ -44,6 +44,8 @@ _SCRIPTS = (
     "lines_chart",
     "stack_chart",
     "segment_map",
+    "gap_bars",
+    "head",
 )
 
 
@@ -52,6 +54,7 @@ def render_page(results: Results) -> str:
     title = title_of(results)
     data = {
         "gpumemtrace": gpumemtrace.__version__,
+        "head": gather_head(results),
         "lines": LINES,
         "colors": {
             "lines": line_colors(),
@@ -60,7 +63,7 @@ def render_page(results: Results) -> str:
         },
         "sections": [
             {"name": section.NAME, "title": section.TITLE, "data": section.gather(results)}
-            for section in SECTIONS
+            for section in sections_of(results)
         ],
     }
     return _fill(

@@ -9,6 +9,8 @@ from gpumemtrace.analysis.category_timeline import CategoryTimeline, PlaceSample
 from gpumemtrace.analysis.fragmentation import Fragmentation, find_fragmentation
 from gpumemtrace.analysis.growth import Growth
 from gpumemtrace.analysis.lines import feed_lines
+from gpumemtrace.analysis.losses import Loss, find_losses
+from gpumemtrace.analysis.oom import Oom, find_oom
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
 from gpumemtrace.analysis.segment_map import SegmentMap, find_segment_maps
 from gpumemtrace.analysis.step_phases import StepPhases, StepPhasesFinder
@@ -38,6 +40,8 @@ class Results:
     peak_live_sets: tuple[PeakLiveSet, ...]
     fragmentations: tuple[Fragmentation, ...]
     segment_maps: tuple[SegmentMap, ...]
+    oom: Oom
+    losses: tuple[Loss, ...]
 
     @property
     def summary(self) -> Summary:
@@ -79,6 +83,8 @@ def collect(trace: TraceData, *, columns: int | None = None) -> Results:
             find_fragmentation(trace, device=device) for device in trace.active_devices
         ),
         segment_maps=find_segment_maps(trace),
+        oom=find_oom(trace, categories=categories),
+        losses=find_losses(trace),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from gpumemtrace.analysis.advice import CACHE, OUTSIDE
 from gpumemtrace.analysis.growth import DeviceGrowth
 from gpumemtrace.analysis.growth_wording import describe_growth
+from gpumemtrace.analysis.oom_wording import describe_cause, describe_outside
 from gpumemtrace.analysis.summary import DeviceSummary
 from gpumemtrace.report.places import place_in_words
 from gpumemtrace.report.results import Results
@@ -59,10 +60,12 @@ def _of_device(results: Results, device: DeviceSummary) -> Iterator[Verdict]:
         first = device.out_of_memory[0]
         more = len(device.out_of_memory) - 1
         also = f"; {more:,} more followed" if more else ""
+        why = next((r for r in results.oom.requests if r.device == device.device), None)
+        cause = f" Cause: {describe_cause(why)}" if why is not None and not more else ""
         yield Verdict(
             "bad",
             f"Out of memory{on}: a request for {format_bytes(first.size_bytes)} could not be "
-            f"served {place_in_words(first)}{also}.",
+            f"served {place_in_words(first)}{also}.{cause}",
             "out_of_memory",
         )
     if device.retries:
@@ -128,6 +131,8 @@ def _growth_in_words(growth: DeviceGrowth, on: str) -> str:
 
 def _of_recording(results: Results) -> Iterator[Verdict]:
     summary = results.summary
+    if results.oom.outside is not None:
+        yield Verdict("bad", f"{describe_outside(results.oom.outside)}.", "out_of_memory")
     if not summary.devices:
         yield Verdict(
             "bad",

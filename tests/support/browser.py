@@ -11,6 +11,17 @@ from typing import Any
 
 import pytest
 
+from gpumemtrace.report.page import render_page
+from gpumemtrace.report.results import collect
+from gpumemtrace.trace import Trace
+
+
+def write_page(trace: Trace, folder: Path, name: str = "report.html") -> Path:
+    """Write the report of ``trace`` into ``folder``."""
+    file = folder / name
+    file.write_text(render_page(collect(trace)), encoding="utf-8")
+    return file
+
 
 @dataclass
 class Opened:

@@ -82,6 +82,14 @@ def out_of_memory() -> TraceBuilder:
     return builder.phase("", after_ns=4_000_000)
 
 
+def died_of_oom() -> TraceBuilder:
+    """The same, and the program ended with it; a request had failed before, without harm."""
+    builder = out_of_memory()
+    builder.phase("eval").add(Kind.ALLOC_FAILED, size_bytes=8 * GIB, extra=100 * MIB)
+    builder.footer = {"error": {"type": "torch.OutOfMemoryError", "message": "CUDA out of memory"}}
+    return builder
+
+
 def lost_events() -> TraceBuilder:
     builder = TraceBuilder(strings={1: "epoch 2"})
     training(builder, steps=3)

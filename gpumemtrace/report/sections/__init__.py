@@ -8,7 +8,8 @@ A section is a module of this package with
     what the renderer needs: JSON-like values and integer arrays (see `gpumemtrace.report.packing`).
     What the trace does not tell, the section says in words: ``{"unknown": "..."}``.
 
-To add one, write both files and list the module here.
+To add one, write both files and list the module here. Of a run that died for want of memory, the
+page begins with why (`sections_of`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Protocol, cast
 from gpumemtrace.report.results import Results
 from gpumemtrace.report.sections import (
     categories,
+    gaps,
     growth,
     losses,
     out_of_memory,
@@ -31,7 +33,7 @@ from gpumemtrace.report.sections import (
     times,
 )
 
-__all__ = ["SECTIONS", "Section"]
+__all__ = ["SECTIONS", "Section", "sections_of"]
 
 
 class Section(Protocol):
@@ -53,6 +55,7 @@ SECTIONS: tuple[Section, ...] = tuple(
         peak,
         phases,
         growth,
+        gaps,
         segments,
         out_of_memory,
         times,
@@ -61,3 +64,11 @@ SECTIONS: tuple[Section, ...] = tuple(
         run,
     )
 )
+
+
+def sections_of(results: Results) -> tuple[Section, ...]:
+    """Return the sections in the order in which the page of ``results`` has them."""
+    is_first = out_of_memory.is_fatal(results)
+    return tuple(
+        sorted(SECTIONS, key=lambda section: not (is_first and section.NAME == out_of_memory.NAME))
+    )

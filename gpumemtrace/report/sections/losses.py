@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpumemtrace.analysis.losses import Loss
 from gpumemtrace.report.results import Results
 
 __all__ = ["NAME", "TITLE", "gather"]
@@ -16,16 +17,29 @@ _MOST_ROWS = 1000
 
 def gather(results: Results) -> dict[str, Any]:
     """Return the gaps, and what a check of the file found."""
-    summary, timeline = results.summary, results.timeline
+    summary = results.summary
     check = summary.check
     return {
         "dropped_events": summary.dropped_events,
         "complete": summary.complete,
         "verdict": check.verdict,
-        "gaps": [{"time_s": at / 1e9, "lost": lost} for at, lost in timeline.gaps[:_MOST_ROWS]],
-        "gaps_in_all": len(timeline.gaps),
+        "events": summary.events,
+        "gaps": [_loss(loss) for loss in results.losses[:_MOST_ROWS]],
+        "gaps_in_all": len(results.losses),
         "diagnostics": [
             {"kind": found.kind, "message": found.message} for found in check.diagnostics
         ],
         "unseen_allocs": check.unseen_allocs,
+    }
+
+
+def _loss(loss: Loss) -> dict[str, Any]:
+    return {
+        "time_s": loss.start_ns / 1e9,
+        "length_s": (loss.end_ns - loss.start_ns) / 1e9,
+        "lost": loss.events,
+        "alloc_bytes": loss.alloc_bytes,
+        "frees": loss.frees,
+        "step": loss.step,
+        "phase": loss.phase,
     }

@@ -61,3 +61,7 @@ function place(where) {
   const step = `step ${number(where.step)}`;
   return `${where.phase ? where.phase + ", " : ""}${step}, at ${duration(where.time_s)}`;
 }
+
+function capitalized(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}

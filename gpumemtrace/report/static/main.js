@@ -2,8 +2,7 @@
 
 function renderSection({ name, title, data }, report) {
   const root = el("section", { id: name, "aria-labelledby": `${name}-title` });
-  // The overview is headed by the name of what ran.
-  if (name !== "overview") root.append(el("h2", { id: `${name}-title` }, title));
+  root.append(el("h2", { id: `${name}-title` }, title));
   document.getElementById("main").append(root);
   if (data.unknown) root.append(el("p", { class: "unknown" }, data.unknown));
   else renderers[name](data, root, report);
@@ -38,6 +37,7 @@ async function start() {
     ...data,
     titles: Object.fromEntries(data.sections.map(({ name, title }) => [name, title])),
   };
+  document.getElementById("main").append(makeHead(data.head));
   for (const section of data.sections) renderSection(section, report);
   renderContents(data.sections);
   document.getElementById("footer").append(

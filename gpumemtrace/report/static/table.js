@@ -5,7 +5,8 @@ const ROWS_AT_FIRST = 20;
 /**
  * columns: [{key, title, format(value, row), text: true for words, swatch(row): an element before
  * it, bar(row): a part of 1 to show}]; rows: objects.
- * options: {caption, filter: placeholder of a filter, order: [key, "ascending" | "descending"]}
+ * options: {caption, filter: placeholder of a filter, order: [key, "ascending" | "descending"],
+ * strong(row): whether it stands out}
  */
 function makeTable(columns, rows, options = {}) {
   let [orderKey, direction] = options.order ?? [null, "ascending"];
@@ -58,9 +59,9 @@ function makeTable(columns, rows, options = {}) {
       ...shown.map((row) =>
         el(
           "tr",
-          {},
+          { class: options.strong?.(row) ? "strong" : null },
           columns.map((column, i) => {
-            const attributes = { class: column.text ? "text" : null, "data-title": column.title };
+            const attributes = { class: column.text ? "text" : null };
             const tag = i === 0 ? "th" : "td";
             if (i === 0) attributes.scope = "row";
             const swatch = column.swatch?.(row);

@@ -3,7 +3,7 @@ renderers.growth = (data, root, report) => {
     if (data.devices.length > 1) put(root, el("h3", {}, `cuda:${device.device}`));
     put(
       root,
-      el("p", { class: `verdict ${device.verdict}` }, `${device.sentence[0].toUpperCase()}${device.sentence.slice(1)}.`),
+      el("p", { class: `verdict ${device.verdict}` }, `${capitalized(device.sentence)}.`),
     );
     if (!device.groups.length) {
       put(root, el("p", { class: "quiet-text" }, "Nothing that the trace has seen is in use at the end of a step."));

@@ -1,5 +1,19 @@
 renderers.losses = (data, root) => {
-  put(root, 
+  if (data.dropped_events) {
+    const all = data.events + data.dropped_events;
+    const part = ((data.dropped_events / all) * 100).toPrecision(2);
+    put(
+      root,
+      el(
+        "p",
+        { class: "notice warning" },
+        `${number(data.dropped_events)} of ${number(all)} events (${part} %) were lost, in ${plural(data.gaps_in_all, "gap")}. ` +
+          "From each gap to the next reading of the allocator's counters the lines are uncertain (hatched above); peaks in between may be higher.",
+      ),
+    );
+  }
+  put(
+    root,
     makeList([
       ["Events lost", number(data.dropped_events)],
       ["The file", data.complete ? "closed in order" : "not closed: what came last may be missing"],
@@ -8,12 +22,18 @@ renderers.losses = (data, root) => {
     ]),
   );
   if (data.gaps.length) {
-    put(root, 
+    put(
+      root,
       el("h3", {}, "Gaps"),
       makeTable(
         [
-          { key: "time_s", title: "At", format: duration },
+          { key: "time_s", title: "From", format: duration },
+          { key: "length_s", title: "Lasted", format: duration },
+          { key: "phase", title: "Ended in", text: true, format: phaseName },
+          { key: "step", title: "Step", format: (step) => number(step) },
           { key: "lost", title: "Events lost", format: (count) => number(count) },
+          { key: "alloc_bytes", title: "Asked for in them", format: bytes },
+          { key: "frees", title: "Frees in them", format: (count) => number(count) },
         ],
         data.gaps,
         { caption: "Gaps in the trace" },

@@ -1,48 +1,12 @@
 renderers.overview = (data, root, report) => {
-  put(root, 
-    el("h1", { id: "overview-title" }, data.title),
-    el("p", { class: "subtitle" }, subtitle(data).join(" · ")),
-    data.simulated ? simulatedNotice(data.simulated) : null,
+  put(
+    root,
     el("div", { class: "tiles" }, tiles(data)),
-    el("h2", { class: "small" }, "In words"),
+    el("h3", {}, "In words"),
     verdictList(data.verdicts, report),
   );
   for (const device of data.devices) put(root, peaksTable(device, data.devices.length, report));
 };
-
-function subtitle(data) {
-  const parts = [plural(data.steps, "step"), duration(data.duration_s), plural(data.events, "event")];
-  const names = [...new Set(data.devices.map((device) => device.name).filter(Boolean))];
-  parts.push(...names);
-  if (data.torch) parts.push(`torch ${data.torch}`);
-  if (data.world_size > 1) parts.push(`rank ${data.rank} of ${data.world_size}`);
-  return parts;
-}
-
-function simulatedNotice(simulated) {
-  const entries = simulated.approximations.map(({ name, calls, what }) =>
-    el(
-      "li",
-      {},
-      el("strong", {}, name),
-      calls === null || calls === undefined ? "" : ` (${plural(calls, "call")})`,
-      what ? `: ${what}` : "",
-    ),
-  );
-  return el(
-    "div",
-    { class: "notice warning", id: "simulated" },
-    el("p", {}, el("strong", {}, `Simulated ${simulated.gpu.replace(/^Simulated /, "")}: there was no GPU.`)),
-    entries.length
-      ? el(
-          "details",
-          { open: entries.length <= 4 },
-          el("summary", {}, `What was approximated (${entries.length})`),
-          el("ul", {}, entries),
-        )
-      : el("p", {}, "Nothing was approximated."),
-  );
-}
 
 function tiles(data) {
   const several = data.devices.length > 1;
@@ -60,6 +24,7 @@ function tiles(data) {
       "Events lost",
       number(data.dropped_events),
       data.dropped_events ? `of ${number(data.events + data.dropped_events)}` : `of ${number(data.events)} recorded`,
+      data.dropped_events ? "warning" : null,
     ),
   );
   return found.filter(Boolean);
@@ -71,10 +36,10 @@ function reservedNote({ peaks, capacity_bytes: capacity }) {
   return `${part} % of the device's ${bytes(capacity)}`;
 }
 
-function tile(label, value, note) {
+function tile(label, value, note, level = null) {
   return el(
     "div",
-    { class: "tile" },
+    { class: level ? `tile ${level}` : "tile" },
     el("p", { class: "label" }, label),
     el("p", { class: "figure" }, value),
     el("p", { class: "note" }, note),
@@ -119,7 +84,7 @@ function peaksTable(device, count, report) {
   return el(
     "section",
     { "aria-label": title },
-    el("h2", { class: "small" }, title),
+    el("h3", {}, title),
     makeTable(
       [
         { key: "line", title: "Line", text: true },
