@@ -1,13 +1,16 @@
 """What the allocator hook costs: ns per allocation and free, beside PyTorch's own recorder.
 
-    python benchmarks/hook_overhead.py [--rounds 5] [-o results.json]
+    python benchmarks/hook_overhead.py [--rounds 400] [-o results.json]
     python benchmarks/hook_overhead.py --threads 8      # contention: one stream a thread
 
-Each way of recording runs in processes of its own, taking turns, so that drift of the machine hits
-all alike. A process warms up, then times bursts of allocate-and-free pairs in a C++ loop on blocks
-that are cached; between bursts the drain empties the ring, so that nothing is dropped. Printed is
-the minimum over all bursts of all processes (what the code costs) and their median (what a machine
-with other things to do makes of it).
+All ways of recording are measured in one process, since two processes of one program differ by more
+than the hook costs (where their memory lies, which core they got). A round is a short burst of each
+way, in an order that rotates: allocate-and-free pairs in a C++ loop on blocks that are cached, once
+through torch's allocator itself, past the hook. What a way adds is its burst less the native burst
+of the same round: of these differences the median and the quartiles are printed, beside the minimum
+and the median of the bursts. A last loop reads the clock around each pair, for the slow ones.
+
+That one process is a child, so that this works within `gpumemtrace simulate` too.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,137 +26,204 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 MODES = {
     "native": "torch's allocator alone",
-    "traced": "gpumemtrace, recording to a file",
     "installed": "gpumemtrace, no session",
+    "traced": "gpumemtrace, recording to a file",
     "history": "_record_memory_history without stacks",
     "history+python": "_record_memory_history with Python stacks",
 }
+BEFORE_SESSION = ["native", "installed"]
+IN_SESSION = ["native", "traced", "history", "history+python"]
 SIZES = {"1 KiB": 1 << 10, "4 MiB": 4 << 20}
-PAIRS = 2_000
+PAIRS = 500  # of a burst
+WARM_UP = 100  # pairs before it: caches, and the history's buffer, which then only replaces entries
+
+Bursts = dict[str, list[float]]  # ns per pair of each burst, by mode
 
 
-def measure_here(mode: str, bursts: int, threads: int) -> dict[str, list[float]]:
-    """Run in a child: ns per pair of each burst, by size."""
+def start_history(mode: str) -> None:
+    """Have torch record too, if the mode is one of its own."""
     import torch
 
+    stacks = {"context": "all", "stacks": "python"} if "+" in mode else {"context": None}
+    torch.cuda.memory._record_memory_history(max_entries=WARM_UP, **stacks)
+
+
+def time_burst(mode: str, size_bytes: int, threads: int) -> float:
+    """Return the ns per pair of one burst."""
+    import torch
+
+    from gpumemtrace import _torch_hook
+
+    hooked = mode in ("installed", "traced")
+    pairs = max(1, PAIRS // threads)
+    if mode.startswith("history"):
+        start_history(mode)
+    _torch_hook.time_pairs(size_bytes, WARM_UP, 1, through_hook=hooked)
+    time_ns = _torch_hook.time_pairs(size_bytes, pairs, threads, through_hook=hooked)
+    if mode.startswith("history"):
+        torch.cuda.memory._record_memory_history(enabled=None)
+    return time_ns / (pairs * threads)
+
+
+def run_rounds(modes: list[str], size_bytes: int, rounds: int, threads: int) -> Bursts:
+    """Measure each mode once a round."""
+    bursts: Bursts = {mode: [0.0] * rounds for mode in modes}
+    for number in range(-2, rounds):  # two to warm up, overwritten by the last ones
+        first = number % len(modes)
+        for mode in modes[first:] + modes[:first]:
+            bursts[mode][number] = time_burst(mode, size_bytes, threads)
+        time.sleep(0.002)  # the drain empties the ring
+    return bursts
+
+
+def time_single_pairs(size_bytes: int, rounds: int) -> dict[str, np.ndarray]:
+    """Return the ns of single pairs, native and traced in turns."""
+    from gpumemtrace import _torch_hook
+
+    times: dict[str, list[np.ndarray]] = {"native": [], "traced": []}
+    for _ in range(rounds):
+        for mode, of_mode in times.items():
+            hooked = mode == "traced"
+            pairs = _torch_hook.time_each_pair(size_bytes, PAIRS, through_hook=hooked)
+            of_mode.append(np.asarray(pairs[PAIRS // 10 :]))  # the first ones meet cold caches
+        time.sleep(0.001)
+    return {mode: np.concatenate(of_mode) for mode, of_mode in times.items()}
+
+
+def measure(rounds: int, threads: int) -> list[dict[str, Any]]:
+    """Return one row for each size and mode. Installs the hook in this process."""
+    import torch
+
+    from gpumemtrace import _core
     from gpumemtrace.capture import allocator
 
-    if mode in ("traced", "installed"):
-        allocator.ensure_installed()
-    allocator.library_path()  # loads the hook's library, which has the loop
-    from gpumemtrace import _core, _torch_hook
-
+    allocator.ensure_installed()
     torch.empty(1, device="cuda")
-    with tempfile.TemporaryDirectory() as folder:
-        if mode == "traced":
-            _core.session_start(f"{folder}/t.gmt", metadata_json="{}", ring_bytes=64 << 20)
-            allocator.record_baseline()
-        if mode.startswith("history"):
-            stacks = {"context": "all", "stacks": "python"} if "+" in mode else {"context": None}
-            torch.cuda.memory._record_memory_history(max_entries=2 * PAIRS, **stacks)
-        result = {}
-        for name, size in SIZES.items():
-            pairs = max(1, PAIRS // threads)
-            _torch_hook.time_pairs(size, pairs, threads)
-            times = []
-            for _ in range(bursts):
-                time.sleep(0.002)
-                times.append(_torch_hook.time_pairs(size, pairs, threads) / (pairs * threads))
-            result[name] = times
-        if mode == "traced":
-            stats = _core.session_stop("{}")
-            assert stats["dropped"] == 0, stats
-            assert stats["events"] >= 2 * pairs * threads * (bursts + 1) * len(SIZES), stats
-    return result
-
-
-def measure(rounds: int, bursts: int, threads: int) -> dict[str, dict[str, list[float]]]:
-    """Run all modes in turn, `rounds` times, each in a process of its own."""
-    times: dict[str, dict[str, list[float]]] = {m: {s: [] for s in SIZES} for m in MODES}
-    command = [sys.executable, __file__, "--bursts", str(bursts), "--threads", str(threads)]
-    for _ in range(rounds):
-        for mode in MODES:
-            child = subprocess.run(
-                [*command, "--child", mode], stdout=subprocess.PIPE, text=True, check=True
-            )
-            for size, values in json.loads(child.stdout.splitlines()[-1]).items():
-                times[mode][size] += values
-    return times
-
-
-def summarise(times: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
-    """Reduce to one row for each mode and size; ``added_ns`` is against ``native``."""
     rows = []
-    for size in SIZES:
-        native = times["native"][size]
-        for mode, by_size in times.items():
-            values = by_size[size]
-            rows.append(
-                {
-                    "size": size,
-                    "mode": mode,
-                    "min_ns": round(min(values), 1),
-                    "median_ns": round(statistics.median(values), 1),
-                    "added_min_ns": round(min(values) - min(native), 1),
-                    "added_median_ns": round(
-                        statistics.median(values) - statistics.median(native), 1
-                    ),
-                    "bursts": len(values),
-                }
-            )
+    before = {
+        name: run_rounds(BEFORE_SESSION, size, rounds, threads) for name, size in SIZES.items()
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        _core.session_start(f"{folder}/t.gmt", metadata_json="{}")
+        allocator.record_baseline()
+        for name, size in SIZES.items():
+            during = run_rounds(IN_SESSION, size, rounds, threads)
+            single = time_single_pairs(size, rounds) if threads == 1 else {}
+            rows += [summarise(name, mode, before[name], during, single) for mode in MODES]
+        stats = _core.session_stop("{}")
+    check_events(stats, rounds, threads)
     return rows
+
+
+def check_events(stats: dict[str, Any], rounds: int, threads: int) -> None:
+    """Make sure that the traced bursts were recorded, all of them and no others."""
+    pairs = (rounds + 2) * (WARM_UP + PAIRS // threads * threads)
+    if threads == 1:
+        pairs += rounds * PAIRS
+    expected = 2 * pairs * len(SIZES)
+    if stats["dropped"] or not expected <= stats["events"] <= 1.1 * expected:
+        raise SystemExit(f"expected some {expected} events, so the figures mean nothing: {stats}")
+
+
+def summarise(
+    size: str, mode: str, before: Bursts, during: Bursts, single: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """Reduce to one row; ``added_*`` are against the native bursts of the same rounds."""
+    bursts = before if mode not in during else during
+    values, native = np.array(bursts[mode]), np.array(bursts["native"])
+    row: dict[str, Any] = {
+        "size": size,
+        "mode": mode,
+        "min_ns": values.min(),
+        "median_ns": np.median(values),
+        "rounds": len(values),
+    }
+    if mode != "native":
+        added = values - native
+        row["added_min_ns"] = values.min() - native.min()
+        row["added_median_ns"] = np.median(added)
+        row["added_quartiles_ns"] = np.quantile(added, [0.25, 0.75]).tolist()
+    if mode in single:
+        row["single_median_ns"], row["single_p999_ns"] = np.quantile(single[mode], [0.5, 0.999])
+        row["single_pairs"] = len(single[mode])
+    return {name: round_values(value) for name, value in row.items()}
+
+
+def round_values(value: Any) -> Any:
+    """Return what JSON can hold, with one decimal."""
+    if isinstance(value, list):
+        return [round_values(part) for part in value]
+    return round(float(value), 1) if isinstance(value, float) else value
 
 
 def describe_machine() -> dict[str, Any]:
     """Name device and versions, so that a table can be read later."""
-    code = (
-        "import torch, json; p = torch.cuda.get_device_properties(0);"
-        "print(json.dumps({'device': p.name, 'torch': str(torch.__version__)}))"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
-    )
+    import torch
+
     return {
-        **json.loads(out.stdout.splitlines()[-1]),
+        "device": torch.cuda.get_device_properties(0).name,
+        "torch": str(torch.__version__),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
         "date": time.strftime("%Y-%m-%d"),
-        "command": " ".join(["python", "benchmarks/hook_overhead.py", *sys.argv[1:]]),
+        "command": " ".join(["python", "benchmarks/hook_overhead.py", *sys.argv[2:]]),  # --child
     }
 
 
 def print_table(rows: list[dict[str, Any]], machine: dict[str, Any]) -> None:
     """Print the rows, one block a size."""
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
-    print(f"{'ns per alloc+free pair':<44}{'min':>9}{'median':>9}{'added min':>11}{'median':>9}")
+    print(f"{'':44}{'':16}{'added, paired':>31}{'single pairs':>17}")
+    print(
+        f"{'ns per alloc+free pair':<44}{'min':>8}{'median':>8}"
+        f"{'min':>8}{'median':>8}{'quartiles':>15}{'median':>8}{'p99.9':>9}"
+    )
     for row in rows:
         if row["mode"] == "native":
             print(row["size"])
-        print(
-            f"  {MODES[row['mode']]:<42}{row['min_ns']:>9}{row['median_ns']:>9}"
-            f"{row['added_min_ns']:>11}{row['added_median_ns']:>9}"
-        )
+        line = f"  {MODES[row['mode']]:<42}{row['min_ns']:>8}{row['median_ns']:>8}"
+        if "added_min_ns" in row:
+            low, high = row["added_quartiles_ns"]
+            between = f"{low} … {high}"
+            line += f"{row['added_min_ns']:>8}{row['added_median_ns']:>8}{between:>15}"
+        if "single_p999_ns" in row:
+            line = f"{line:<91}{row['single_median_ns']:>8}{row['single_p999_ns']:>9}"
+        print(line)
+
+
+def measure_in_child(arguments: list[str]) -> dict[str, Any]:
+    """Measure in a process that nobody has touched; return its ``machine`` and ``rows``."""
+    child = subprocess.run(
+        [sys.executable, __file__, "--child", *arguments],
+        env={**os.environ, "GPUMEMTRACE": "0"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if child.returncode != 0:
+        raise SystemExit(f"the measuring process ended with status {child.returncode}")
+    result: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="processes for each mode")
-    parser.add_argument("--bursts", type=int, default=200, help="bursts in each process")
+    parser.add_argument("--rounds", type=int, default=400, help="bursts of each mode and size")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, help="write machine and rows as JSON")
-    parser.add_argument("--child", choices=MODES, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(measure_here(options.child, options.bursts, options.threads)))
+        rows = measure(options.rounds, options.threads)
+        print(json.dumps({"machine": describe_machine(), "rows": rows}))
         return
-    machine = describe_machine()
-    rows = summarise(measure(options.rounds, options.bursts, options.threads))
-    print_table(rows, machine)
+    result = measure_in_child(sys.argv[1:])
+    print_table(result["rows"], result["machine"])
     if options.output:
-        text = json.dumps({"machine": machine, "rows": rows}, indent=1)
-        options.output.write_text(text + "\n", encoding="utf-8")
+        options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

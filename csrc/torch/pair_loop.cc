@@ -8,10 +8,15 @@
 #include <vector>
 
 #include "capture/clock.h"
-#include "torch/torch_compat.h"
+#include "torch/hook.h"
 
 namespace gpumemtrace::hook {
 namespace {
+
+CUDAAllocator& chosen_allocator(Through through) {
+  return through == Through::kNative ? Hook::instance().native()
+                                     : *c10::cuda::CUDACachingAllocator::get();
+}
 
 void run_pairs(CUDAAllocator& allocator, std::size_t size_bytes, std::size_t pairs) {
   for (std::size_t pair = 0; pair < pairs; ++pair) {
@@ -21,8 +26,8 @@ void run_pairs(CUDAAllocator& allocator, std::size_t size_bytes, std::size_t pai
 
 }  // namespace
 
-std::uint64_t time_pairs(std::size_t size_bytes, std::size_t pairs, int threads) {
-  CUDAAllocator& allocator = *c10::cuda::CUDACachingAllocator::get();
+std::uint64_t time_pairs(std::size_t size_bytes, std::size_t pairs, int threads, Through through) {
+  CUDAAllocator& allocator = chosen_allocator(through);
   if (threads == 1) {
     const std::uint64_t since_ns = capture::monotonic_ns();
     run_pairs(allocator, size_bytes, pairs);
@@ -42,6 +47,25 @@ std::uint64_t time_pairs(std::size_t size_bytes, std::size_t pairs, int threads)
   const std::uint64_t since_ns = capture::monotonic_ns();
   workers.clear();  // joins
   return capture::monotonic_ns() - since_ns;
+}
+
+std::vector<float> time_each_pair(std::size_t size_bytes, std::size_t pairs, Through through) {
+  CUDAAllocator& allocator = chosen_allocator(through);
+  std::vector<std::uint64_t> ticks(pairs + 1);
+  const std::uint64_t since_ns = capture::monotonic_ns();
+  ticks[0] = capture::ticks();
+  for (std::size_t pair = 1; pair <= pairs; ++pair) {
+    run_pairs(allocator, size_bytes, 1);
+    ticks[pair] = capture::ticks();
+  }
+  const auto whole_ns = static_cast<double>(capture::monotonic_ns() - since_ns);
+  const double ns_per_tick = whole_ns / static_cast<double>(ticks[pairs] - ticks[0]);
+  std::vector<float> times_ns(pairs);
+  for (std::size_t pair = 0; pair < pairs; ++pair) {
+    times_ns[pair] =
+        static_cast<float>(static_cast<double>(ticks[pair + 1] - ticks[pair]) * ns_per_tick);
+  }
+  return times_ns;
 }
 
 }  // namespace gpumemtrace::hook
