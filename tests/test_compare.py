@@ -116,6 +116,128 @@ def test_what_only_one_of_them_has():
     assert found.devices[1].peaks["allocated"].change is None
 
 
+class TestOutOfMemory:
+    """GIVEN a run whose requests failed, THEN that is the first thing said."""
+
+    def failing(self, *, error: str | None = None, times: int = 1) -> Trace:
+        builder = TraceBuilder(footer={} if error is None else {"error": {"type": error}})
+        builder.phase("forward").alloc(1 << 32, 4 * MIB).step(1)
+        for _ in range(times):
+            builder.add(Kind.ALLOC_FAILED, size_bytes=3 * MIB)
+        return builder.trace()
+
+    @pytest.mark.parametrize(
+        ("error", "times", "clause"),
+        [
+            ("torch.OutOfMemoryError", 1, "; it ended there)"),
+            (None, 1, "; it went on)"),
+            ("ValueError", 2, "; 1 request failed before it; it went on)"),
+            ("ValueError", 3, "; 2 requests failed before it; it went on)"),
+        ],
+    )
+    def test_the_sentence_begins_with_it(self, error, times, clause):
+        a, b = run([10 * MIB], step_ms=1), self.failing(error=error, times=times)
+        found = compare_traces(a, b)
+        (device,) = found.devices
+        assert describe_difference(found, device).startswith(
+            f"cuda:0: B ran out of memory (3.0 MiB in forward, step 1{clause}; B uses less memory: "
+        )
+        told = found.to_dict()["devices"][0]["out_of_memory"]
+        assert told["a"] is None
+        assert told["b"]["failed"] == times and told["b"]["last"]["step"] == 1
+        assert (told["b"]["error"] is not None) == (error == "torch.OutOfMemoryError")
+
+    def test_of_both(self):
+        trace = self.failing()
+        found = compare_traces(trace, trace)
+        sentence = describe_difference(found, found.devices[0])
+        assert sentence.count("ran out of memory") == 2
+
+    def test_of_a_part_before_it_nothing_is_said(self):
+        trace = self.failing(error="torch.OutOfMemoryError")
+        found = compare_traces(trace.slice(steps=(0, 1)), trace.slice(steps=(1, 2)))
+        assert [one is None for one in found.devices[0].out_of_memory] == [True, False]
+
+    def test_of_a_library_that_does_not_ask_pytorch(self):
+        error = {"type": "DistBackendError", "message": "NCCL error: out of memory"}
+        trace = TraceBuilder(footer={"error": error}).alloc(1 << 32, MIB).step(1).trace()
+        found = compare_traces(trace, run([MIB], step_ms=1))
+        assert describe_difference(found, found.devices[0]).startswith(
+            "cuda:0: A ran out of memory (it ended with DistBackendError: NCCL error: out of "
+        )
+
+
+@pytest.mark.parametrize(("which", "words"), [("A", "A is"), ("B", "B is"), ("AB", "A and B are")])
+def test_times_of_a_simulated_run_are_not_compared(which, words, tmp_path, capsys):
+    sides = []
+    for name, step_ms in (("A", 10), ("B", 20)):
+        trace = run([MIB], step_ms=step_ms)
+        if name in which:
+            trace.run_record["simulated"] = {"gpu": "H100"}
+        trace.save(tmp_path / f"{name}.gmt")
+        sides.append(str(tmp_path / f"{name}.gmt"))
+    assert main(["compare", *sides]) == 0
+    out = capsys.readouterr().out
+    assert f"Step times are not compared: {words} simulated" in out
+    assert "longer" not in out and "step time" not in out and "time each" not in out
+    assert main(["compare", *sides, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["step_time_s"] is None and told["no_times"].startswith(words)
+    assert {phase["time_s"] for phase in told["devices"][0]["phases"]} == {None}
+
+
+class TestSizesThatComeAndGo:
+    """GIVEN batches of variable length, THEN their sizes are told together, others one by one."""
+
+    def training(self, lengths: list[int], *, more: tuple[int, ...] = ()) -> Trace:
+        builder = TraceBuilder()
+        for step, length in enumerate(lengths):
+            builder.phase("forward").alloc(1 << 40, length).alloc(2 << 40, 2 * length)
+            for i, size in enumerate((7 * MIB, *more)):
+                builder.alloc((3 + i) << 40, size)
+            for i in range(3 + len(more)):
+                builder.free((1 + i) << 40)
+            builder.phase("").step(step + 1)
+        return builder.trace()
+
+    def test_they_are_one_group_of_a_size_class(self):
+        a = self.training([MIB + 1024 * i for i in range(1, 101)])
+        b = self.training([MIB + 1000 * i for i in range(1, 51)], more=(MIB,))
+        groups = compare_traces(a, b).devices[0].groups
+        assert len(groups) == 3
+        assert (groups[0].size_bytes, groups[0].sizes, groups[0].b_per_step) == (MIB, 1, 1)
+        of_a, of_b = sum(range(1, 101)) * 1024 / 100, sum(range(1, 51)) * 1000 / 50
+        for group, factor in zip(groups[1:], (2, 1), strict=True):
+            assert (group.phase, group.sizes) == ("forward", 150)
+            assert group.size_bytes == factor * (MIB + 1000)
+            assert group.largest_size_bytes == factor * (MIB + 102400)
+            assert (group.a_per_step, group.b_per_step) == (pytest.approx(1), pytest.approx(1))
+            assert group.change_bytes == pytest.approx(factor * (of_b - of_a))
+
+    def test_a_few_are_told_one_by_one(self):
+        a = self.training([MIB] * 10)
+        b = self.training([MIB] * 6 + [MIB + 512 * i for i in range(1, 5)])
+        groups = compare_traces(a, b).devices[0].groups
+        assert {group.sizes for group in groups} == {1}
+        assert len(groups) == 2 * 5
+
+    def test_single_steps_are_told_size_by_size(self):
+        trace = self.training([MIB + 512 * i for i in range(20)])
+        found = compare_traces(trace.slice(steps=(1, 2)), trace.slice(steps=(2, 3)))
+        assert [(g.size_bytes, g.sizes) for g in found.devices[0].groups] == [
+            (2 * MIB + 2048, 1),
+            (2 * MIB + 1024, 1),
+            (MIB + 1024, 1),
+            (MIB + 512, 1),
+        ]
+
+    def test_the_table_says_how_many_sizes(self, tmp_path, capsys):
+        self.training([MIB + 1024 * i for i in range(1, 41)]).save(tmp_path / "a.gmt")
+        self.training([MIB]).save(tmp_path / "b.gmt")
+        main(["compare", str(tmp_path / "a.gmt"), str(tmp_path / "b.gmt")])
+        assert "1.0 to 1.0 MiB (40 sizes)" in capsys.readouterr().out
+
+
 def test_two_steps_of_one_run(tmp_path, capsys):
     builder = TraceBuilder()
     builder.phase("forward").alloc(1 << 32, MIB).step(1)

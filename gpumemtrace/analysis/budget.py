@@ -11,7 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpumemtrace.analysis.answers import Answers, DeviceAnswers, find_answers
 from gpumemtrace.analysis.budget_findings import Budget, Doubt, Finding
 from gpumemtrace.analysis.budget_rules import FailureRule, GrowthRule, LimitRule, Rule
-from gpumemtrace.analysis.endings import describe_damage, find_error
+from gpumemtrace.analysis.endings import (
+    OutOfMemory,
+    describe_damage,
+    find_error,
+    find_out_of_memory,
+)
 from gpumemtrace.analysis.growth import Growth, find_growth
 from gpumemtrace.analysis.growth_rate import LEAST_STEPS
 from gpumemtrace.schema import Kind
@@ -122,40 +127,27 @@ class _Reading:
         failed = self.trace.records(Kind.ALLOC_FAILED)["device"].tolist()
         for device in sorted(set(failed) - {rule.device for rule in mine}):
             yield self._failures(_NO_FAILURE, device)
-        if not failed and self._died_of_it():
+        if not failed and find_out_of_memory(self.trace) is not None:
             yield self._failures(_NO_FAILURE, None)
 
-    def _died_of_it(self) -> bool:
-        error = find_error(self.trace)
-        return error is not None and error.is_out_of_memory
-
     def _failures(self, rule: FailureRule, device: int | None) -> Finding:
-        """Count the failed requests of a device, of all with None; tell of the last."""
-        failed = self.trace.records(Kind.ALLOC_FAILED)
-        rows = [
-            row for row, on in enumerate(failed["device"].tolist()) if device in (None, int(on))
-        ]
-        last = rows[-1] if rows else None
-        error = find_error(self.trace)
-        # Of several devices, the program died of the last request that failed.
-        count = len(failed["device"])
-        is_end = self._died_of_it() and (last == count - 1 if count else True)
-        notes = []
+        found = find_out_of_memory(self.trace, device) or OutOfMemory(0, device, None, None)
+        last, notes = found.last, []
         if last is not None:
-            notes.append(f"{format_bytes(int(failed['size_bytes'][last]))} could not be had")
-        if is_end and error is not None:
-            notes.append(f"the run ended with {error.type}")
+            notes.append(f"{format_bytes(last.size_bytes)} could not be had")
+        if found.error is not None:
+            notes.append(f"the run ended with {found.error.type}")
         return Finding(
             rule=rule.name,
             limit=rule.limit,
-            measured=len(rows),
+            measured=found.failed,
             unit=rule.unit,
             path=self.trace.path,
-            device=device if last is None else int(failed["device"][last]),
-            step=None if last is None else int(failed["step"][last]),
-            phase=None if last is None else self.trace.phase_name(int(failed["phase"][last])),
+            device=found.device,
+            step=None if last is None else last.step,
+            phase=None if last is None else last.phase,
             note="; ".join(notes) or None,
-            ended_the_run=is_end,
+            ended_the_run=found.error is not None,
         )
 
     def _measure_growth(self, rule: GrowthRule) -> Iterator[Finding]:

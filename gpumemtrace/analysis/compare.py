@@ -11,6 +11,8 @@ import numpy as np
 from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder
 from gpumemtrace.analysis.answers import DeviceAnswers, find_answers
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
+from gpumemtrace.analysis.endings import OutOfMemory, find_out_of_memory
+from gpumemtrace.analysis.group_differences import GroupDifference, compare_groups
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.analysis.phases import PhaseUse
 from gpumemtrace.analysis.summary import DeviceSummary, Summary
@@ -68,13 +70,16 @@ class Difference:
 
 @dataclass(frozen=True)
 class PhaseDifference:
-    """One phase on one device. ``kept_bytes``: allocated less freed, ``time_s``: each per visit."""
+    """One phase on one device. ``kept_bytes``: allocated less freed, ``time_s``: each per visit.
+
+    ``time_s`` is None where times say nothing, see `Comparison.no_times`.
+    """
 
     name: str
     peak_allocated_bytes: Difference
     peak_reserved_bytes: Difference
     kept_bytes: Difference
-    time_s: Difference
+    time_s: Difference | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values."""
@@ -83,27 +88,8 @@ class PhaseDifference:
             "peak_allocated_bytes": self.peak_allocated_bytes.to_dict(),
             "peak_reserved_bytes": self.peak_reserved_bytes.to_dict(),
             "kept_bytes": self.kept_bytes.to_dict(),
-            "time_s": self.time_s.to_dict(),
+            "time_s": None if self.time_s is None else self.time_s.to_dict(),
         }
-
-
-@dataclass(frozen=True)
-class GroupDifference:
-    """Allocations of one size in one phase: how many a step makes in A and in B."""
-
-    phase: str | None
-    size_bytes: int
-    a_per_step: float
-    b_per_step: float
-
-    @property
-    def change_bytes(self) -> float:
-        """The bytes that a step allocates more in B."""
-        return (self.b_per_step - self.a_per_step) * self.size_bytes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-like values."""
-        return asdict(self) | {"change_bytes": self.change_bytes}
 
 
 @dataclass(frozen=True)
@@ -122,7 +108,8 @@ class DeviceComparison:
     ``peaks``: line name -> bytes; ``step_peak_bytes``: allocated, median over steps;
     ``category_bytes``: category -> bytes at the peak; ``growth``: bytes per step;
     ``phases``: in the order of B, then those only in A; ``groups``: what a step allocates more or
-    less, the largest change in bytes first.
+    less, the largest change in bytes first; ``out_of_memory``: of A and of B, None where every
+    request was served.
     """
 
     device: int
@@ -132,6 +119,7 @@ class DeviceComparison:
     growth: Difference
     phases: tuple[PhaseDifference, ...]
     groups: tuple[GroupDifference, ...]
+    out_of_memory: tuple[OutOfMemory | None, OutOfMemory | None] = (None, None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values."""
@@ -143,17 +131,25 @@ class DeviceComparison:
             "growth_bytes_per_step": self.growth.to_dict(),
             "phases": [phase.to_dict() for phase in self.phases],
             "groups": [group.to_dict() for group in self.groups],
+            "out_of_memory": {
+                side: None if found is None else found.to_dict()
+                for side, found in zip("ab", self.out_of_memory, strict=True)
+            },
         }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """See `compare_traces`. ``step_time_s``: median; ``record``: how the runs were not alike."""
+    """See `compare_traces`. ``record``: how the runs were not alike.
+
+    ``step_time_s``: the median, None where times say nothing; ``no_times``: then the reason.
+    """
 
     a: Summary
     b: Summary
     steps: Difference
-    step_time_s: Difference
+    step_time_s: Difference | None
+    no_times: str | None
     devices: tuple[DeviceComparison, ...]
     record: tuple[RecordDifference, ...]
 
@@ -163,7 +159,8 @@ class Comparison:
             "a": self.a.path,
             "b": self.b.path,
             "steps": self.steps.to_dict(),
-            "step_time_s": self.step_time_s.to_dict(),
+            "step_time_s": None if self.step_time_s is None else self.step_time_s.to_dict(),
+            "no_times": self.no_times,
             "devices": [device.to_dict() for device in self.devices],
             "run_record": [asdict(entry) for entry in self.record],
         }
@@ -171,25 +168,43 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Side:
+    trace: TraceData
     summary: Summary
     steps: int
     step_time_s: float | None
     groups: dict[AllocationGroup, int]
     devices: dict[int, DeviceAnswers]
 
+    def out_of_memory(self, device: int) -> OutOfMemory | None:
+        return find_out_of_memory(self.trace, device)
+
 
 def compare_traces(a: TraceData, b: TraceData) -> Comparison:
     """Compare two traces, or two slices (``trace.slice(steps=…)``), in two passes over each."""
     first, second = _read(a), _read(b)
     numbers = sorted(first.devices.keys() | second.devices.keys())
+    no_times = _why_no_times(first.summary, second.summary)
     return Comparison(
         a=first.summary,
         b=second.summary,
         steps=Difference(first.steps, second.steps),
-        step_time_s=Difference(first.step_time_s, second.step_time_s),
-        devices=tuple(_compare_device(number, first, second) for number in numbers),
+        step_time_s=None if no_times else Difference(first.step_time_s, second.step_time_s),
+        no_times=no_times,
+        devices=tuple(
+            _compare_device(number, first, second, times_count=no_times is None)
+            for number in numbers
+        ),
         record=_compare_records(first.summary.run_record, second.summary.run_record),
     )
+
+
+def _why_no_times(a: Summary, b: Summary) -> str | None:
+    """Return why times can't be compared; None if they can."""
+    simulated = [name for name, side in (("A", a), ("B", b)) if side.simulated is not None]
+    if not simulated:
+        return None
+    which = "A and B are" if len(simulated) == 2 else f"{simulated[0]} is"
+    return f"{which} simulated, and simulated times are a CPU's, not a GPU's"
 
 
 def _read(trace: TraceData) -> _Side:
@@ -198,6 +213,7 @@ def _read(trace: TraceData) -> _Side:
     steps = trace.steps
     durations = steps.end_ns - steps.start_ns
     return _Side(
+        trace=trace,
         summary=answers.summary,
         steps=len(steps),
         step_time_s=float(np.median(durations)) / 1e9 if len(steps) else None,
@@ -206,7 +222,7 @@ def _read(trace: TraceData) -> _Side:
     )
 
 
-def _compare_device(number: int, a: _Side, b: _Side) -> DeviceComparison:
+def _compare_device(number: int, a: _Side, b: _Side, *, times_count: bool) -> DeviceComparison:
     all_a, all_b = a.devices.get(number), b.devices.get(number)
     of_a = None if all_a is None else all_a.summary
     of_b = None if all_b is None else all_b.summary
@@ -216,8 +232,9 @@ def _compare_device(number: int, a: _Side, b: _Side) -> DeviceComparison:
         step_peak_bytes=Difference(_step_peak(of_a), _step_peak(of_b)),
         category_bytes=_compare_categories(all_a, all_b),
         growth=Difference(_growth(all_a), _growth(all_b)),
-        phases=_compare_phases(of_a, of_b),
-        groups=_compare_groups(number, a, b),
+        phases=_compare_phases(of_a, of_b, times_count=times_count),
+        groups=compare_groups(number, a.groups, b.groups, a_steps=a.steps, b_steps=b.steps),
+        out_of_memory=(a.out_of_memory(number), b.out_of_memory(number)),
     )
 
 
@@ -252,11 +269,14 @@ def _compare_categories(a: DeviceAnswers | None, b: DeviceAnswers | None) -> dic
 
 
 def _compare_phases(
-    a: DeviceSummary | None, b: DeviceSummary | None
+    a: DeviceSummary | None, b: DeviceSummary | None, *, times_count: bool
 ) -> tuple[PhaseDifference, ...]:
     uses_a, uses_b = _uses(a), _uses(b)
     names = [*uses_b, *(name for name in uses_a if name not in uses_b)]
-    return tuple(_compare_phase(name, uses_a.get(name), uses_b.get(name)) for name in names)
+    return tuple(
+        _compare_phase(name, uses_a.get(name), uses_b.get(name), times_count=times_count)
+        for name in names
+    )
 
 
 def _uses(device: DeviceSummary | None) -> dict[str, PhaseUse]:
@@ -265,7 +285,9 @@ def _uses(device: DeviceSummary | None) -> dict[str, PhaseUse]:
     return {use.name: use for use in device.phases.phases if use.count or use.time_s}
 
 
-def _compare_phase(name: str, a: PhaseUse | None, b: PhaseUse | None) -> PhaseDifference:
+def _compare_phase(
+    name: str, a: PhaseUse | None, b: PhaseUse | None, *, times_count: bool
+) -> PhaseDifference:
     def peak(use: PhaseUse | None, line: str) -> int | None:
         return None if use is None else use.peak[line]
 
@@ -279,25 +301,10 @@ def _compare_phase(name: str, a: PhaseUse | None, b: PhaseUse | None) -> PhaseDi
         kept_bytes=Difference(
             each(a, a.net_allocated_bytes if a else 0), each(b, b.net_allocated_bytes if b else 0)
         ),
-        time_s=Difference(each(a, a.time_s if a else 0), each(b, b.time_s if b else 0)),
+        time_s=Difference(each(a, a.time_s if a else 0), each(b, b.time_s if b else 0))
+        if times_count
+        else None,
     )
-
-
-def _compare_groups(number: int, a: _Side, b: _Side) -> tuple[GroupDifference, ...]:
-    found = []
-    for group in a.groups.keys() | b.groups.keys():
-        if group.device != number:
-            continue
-        difference = GroupDifference(
-            phase=group.phase,
-            size_bytes=group.size_bytes,
-            a_per_step=a.groups.get(group, 0) / max(a.steps, 1),
-            b_per_step=b.groups.get(group, 0) / max(b.steps, 1),
-        )
-        if difference.change_bytes:
-            found.append(difference)
-    found.sort(key=lambda d: (-abs(d.change_bytes), d.phase or "", d.size_bytes))
-    return tuple(found)
 
 
 def _compare_records(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[RecordDifference, ...]:

@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 
 from gpumemtrace.analysis.peaks import Peak
+from gpumemtrace.records import Records
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_bytes, format_count
 
-__all__ = ["ErrorAtEnd", "describe_damage", "find_error", "find_failures"]
+__all__ = [
+    "ErrorAtEnd",
+    "OutOfMemory",
+    "describe_damage",
+    "describe_out_of_memory",
+    "find_error",
+    "find_failures",
+    "find_out_of_memory",
+]
 
 _OUT_OF_MEMORY = ("out of memory", "alloc_failed")
 
@@ -46,6 +56,38 @@ class ErrorAtEnd:
         return asdict(self) | {"is_out_of_memory": self.is_out_of_memory}
 
 
+@dataclass(frozen=True)
+class OutOfMemory:
+    """Requests that could not be served: how many, and the last of them, on ``device``.
+
+    ``error``: with which the program ended for it; None if it went on, or nobody knows. ``last`` is
+    None when the program ended for want of memory that it had not asked PyTorch for.
+    """
+
+    failed: int
+    device: int | None
+    last: Peak | None
+    error: ErrorAtEnd | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        last = self.last
+        return {
+            "failed": self.failed,
+            "device": self.device,
+            "last": None
+            if last is None
+            else {
+                "requested_bytes": last.size_bytes,
+                "time_s": last.time_ns / 1e9,
+                "step": last.step,
+                "phase": last.phase,
+                "event": last.event,
+            },
+            "error": None if self.error is None else self.error.to_dict(),
+        }
+
+
 def find_error(trace: TraceData) -> ErrorAtEnd | None:
     """Return the error with which the whole run ended; None if it had none, or nobody knows."""
     error = trace.footer.get("error")
@@ -57,16 +99,58 @@ def find_error(trace: TraceData) -> ErrorAtEnd | None:
 def find_failures(trace: TraceData, device: int) -> tuple[Peak, ...]:
     """Return the requests that the device could not serve (out of memory), in order."""
     failed = trace.records(Kind.ALLOC_FAILED)
-    return tuple(
-        Peak(
-            size_bytes=int(failed["size_bytes"][row]),
-            time_ns=int(failed["time_ns"][row]),
-            event=int(failed["event"][row]),
-            step=int(failed["step"][row]),
-            phase=trace.phase_name(int(failed["phase"][row])),
-        )
-        for row in np.flatnonzero(failed["device"] == device)
+    rows = np.flatnonzero(failed["device"] == device).tolist()
+    return tuple(_failure(trace, failed, row) for row in rows)
+
+
+def find_out_of_memory(trace: TraceData, device: int | None = None) -> OutOfMemory | None:
+    """Return what a device (None: any) could not serve; None if it served every request.
+
+    Where the program ended for want of memory and no request had failed, nobody knows of which
+    device: then it counts for each of them. A slice knows of what is in it alone.
+    """
+    error = find_error(trace)
+    if error is not None and not error.is_out_of_memory:
+        error = None
+    failed = trace.records(Kind.ALLOC_FAILED)
+    is_mine = np.ones(len(failed["device"]), np.bool_)
+    rows = np.flatnonzero(is_mine if device is None else failed["device"] == device).tolist()
+    if not rows:
+        if error is None or len(is_mine) or trace.whole is not trace:
+            return None
+        return OutOfMemory(0, device, None, error)
+    # Of several devices, the program died of the last request of all.
+    every = failed if trace.whole is trace else trace.whole.records(Kind.ALLOC_FAILED)
+    is_last = error is not None and failed["record"][rows[-1]] == every["record"][-1]
+    return OutOfMemory(
+        failed=len(rows),
+        device=int(failed["device"][rows[-1]]),
+        last=_failure(trace, failed, rows[-1]),
+        error=error if is_last else None,
     )
+
+
+def _failure(trace: TraceData, failed: Records, row: int) -> Peak:
+    return Peak(
+        size_bytes=int(failed["size_bytes"][row]),
+        time_ns=int(failed["time_ns"][row]),
+        event=int(failed["event"][row]),
+        step=int(failed["step"][row]),
+        phase=trace.phase_name(int(failed["phase"][row])),
+    )
+
+
+def describe_out_of_memory(found: OutOfMemory) -> str:
+    """Return what failed, as a clause: ``128.0 MiB in forward, step 38; it ended there``."""
+    if found.last is None:
+        return f"it ended with {found.error}"
+    last = found.last
+    where = f"{last.phase}, step {last.step:,}" if last.phase else f"step {last.step:,}"
+    parts = [f"{format_bytes(last.size_bytes)} in {where}"]
+    if found.failed > 1:
+        parts.append(f"{format_count(found.failed - 1, 'request')} failed before it")
+    parts.append("it ended there" if found.error is not None else "it went on")
+    return "; ".join(parts)
 
 
 def describe_damage(trace: TraceData) -> str | None:
@@ -76,7 +160,8 @@ def describe_damage(trace: TraceData) -> str | None:
     if len(problems) > 1:
         parts.append(f"{len(problems) - 1:,} more like it")
     if trace.dropped_events:
-        parts.append(f"{trace.dropped_events:,} events were lost")
+        were = "was" if trace.dropped_events == 1 else "were"
+        parts.append(f"{format_count(trace.dropped_events, 'event')} {were} lost")
     if not parts and not trace.complete:
         parts.append("it was not closed: its writer was killed, or is still writing")
     return "; ".join(parts) if parts else None

@@ -5,28 +5,35 @@ from __future__ import annotations
 from rich.console import Console
 
 from gpumemtrace.analysis.compare import Comparison, DeviceComparison, Difference
-from gpumemtrace.analysis.compare_wording import describe_difference, describe_share
+from gpumemtrace.analysis.compare_wording import (
+    describe_difference,
+    describe_share,
+    describe_sizes,
+)
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.cli.console import make_console, make_table
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_comparison"]
 
 _MOST_RECORD_LINES = 12
+_MOST_CHARACTERS = 60
 
 
 def print_comparison(found: Comparison, *, top: int) -> None:
     """Print it; ``top``: how many groups of allocations to list."""
     console = make_console()
     for side, summary in (("A", found.a), ("B", found.b)):
-        steps = f"{summary.steps:,} step{'' if summary.steps == 1 else 's'}"
+        steps = format_count(summary.steps, "step")
         console.print(f"{side}  {_name(summary.path)}: {steps}")
     for line in _record_lines(found):
         console.print(line)
+    if found.no_times is not None:
+        console.print(f"Step times are not compared: {found.no_times}.")
     for device in found.devices:
         console.print(f"\n{describe_difference(found, device)}", style="bold")
         _print_figures(console, found, device)
-        _print_phases(console, device)
+        _print_phases(console, device, with_times=found.no_times is None)
         _print_groups(console, device, top)
 
 
@@ -39,10 +46,18 @@ def _record_lines(found: Comparison) -> list[str]:
     if not found.record:
         return []
     lines = ["The runs were not set up alike:"]
-    lines += [f"  {d.key}: {d.a} in A, {d.b} in B" for d in found.record[:_MOST_RECORD_LINES]]
+    lines += [
+        f"  {d.key}: {_shortened(d.a)} in A, {_shortened(d.b)} in B"
+        for d in found.record[:_MOST_RECORD_LINES]
+    ]
     if len(found.record) > _MOST_RECORD_LINES:
         lines.append(f"  … showing {_MOST_RECORD_LINES} of {len(found.record)}; --json has all")
     return lines
+
+
+def _shortened(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
 def _print_figures(console: Console, found: Comparison, device: DeviceComparison) -> None:
@@ -52,7 +67,8 @@ def _print_figures(console: Console, found: Comparison, device: DeviceComparison
         if peak.a is not None or peak.b is not None:
             table.add_row(line.replace("_", " "), *_bytes(peak))
     table.add_row("allocated, median step", *_bytes(device.step_peak_bytes))
-    table.add_row("step time, median", *_times(found.step_time_s))
+    if found.step_time_s is not None:
+        table.add_row("step time, median", *_times(found.step_time_s))
     if device.growth.a or device.growth.b:
         table.add_row("growth per step", *_bytes(device.growth))
     console.print(table)
@@ -63,24 +79,18 @@ def _print_figures(console: Console, found: Comparison, device: DeviceComparison
         console.print(table)
 
 
-def _print_phases(console: Console, device: DeviceComparison) -> None:
-    columns = [
-        "phase",
-        "peak allocated A",
-        "B",
-        "B - A",
-        "",
-        "kept each, B - A",
-        "time each, B - A",
-    ]
+def _print_phases(console: Console, device: DeviceComparison, *, with_times: bool) -> None:
+    columns = ["phase", "peak allocated A", "B", "B - A", "", "kept each, B - A"]
+    columns += ["time each, B - A"] if with_times else []
     table = make_table(console, "", columns)
     for phase in device.phases:
-        kept, time = phase.kept_bytes.change, phase.time_s.change
+        kept = phase.kept_bytes.change
+        time = None if phase.time_s is None else phase.time_s.change
         table.add_row(
             phase.name,
             *_bytes(phase.peak_allocated_bytes),
             "" if kept is None else _signed(kept),
-            "" if time is None else _signed_time(time),
+            *(["" if time is None else _signed_time(time)] if with_times else []),
         )
     if device.phases:
         console.print(table)
@@ -96,7 +106,7 @@ def _print_groups(console: Console, device: DeviceComparison, top: int) -> None:
     )
     for group in device.groups[:top]:
         table.add_row(
-            format_bytes(group.size_bytes),
+            describe_sizes(group),
             group.phase or "(no phase)",
             f"{group.a_per_step:,.4g}",
             f"{group.b_per_step:,.4g}",

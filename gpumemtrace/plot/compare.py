@@ -22,7 +22,7 @@ from gpumemtrace.analysis.compare import (
     Difference,
     compare_traces,
 )
-from gpumemtrace.analysis.compare_wording import describe_difference
+from gpumemtrace.analysis.compare_wording import describe_difference, describe_sizes
 from gpumemtrace.analysis.facts import TraceFacts, trace_facts
 from gpumemtrace.analysis.step_bands import find_step_bands
 from gpumemtrace.analysis.summary import Summary
@@ -41,7 +41,7 @@ from gpumemtrace.plot.step_axis import dress_steps, marker_for
 from gpumemtrace.plot.style import NO_PHASE, SIDE_COLORS, memory_unit
 from gpumemtrace.plot.theme import faint, ink, line_color, quiet
 from gpumemtrace.trace_data import TraceData
-from gpumemtrace.units import byte_unit, format_bytes, format_duration
+from gpumemtrace.units import byte_unit, format_bytes, format_count, format_duration
 
 __all__ = [
     "Compared",
@@ -92,7 +92,9 @@ def draw(shown: Compared, *, size_inches: tuple[float, float] | None = None) -> 
     count = max(len(shown.shown), 1)
     size = size_inches or (12, 1.6 + 5.2 * count)
     figure = Figure(figsize=size, layout="constrained")
-    grid = figure.add_gridspec(2 * count, 3, height_ratios=[1, 1.15] * count)
+    grid = figure.add_gridspec(
+        2 * count, 3, height_ratios=[1, 1.15] * count, width_ratios=[1, 1, 1.4]
+    )
     if not shown.shown:
         say(figure.add_subplot(grid[:, :]), NO_EVENTS)
     notes: list[str] = []
@@ -210,7 +212,7 @@ def plot_changes(device: DeviceComparison, ax: Axes | None = None) -> Axes:
     colors = [line_color(SIDE_COLORS["B" if change > 0 else "A"]) for change in changes]
     ax.barh(range(len(groups)), [change / factor for change in changes], color=colors, height=0.7)
     low, high = min(0.0, *changes) / factor, max(0.0, *changes) / factor
-    room = 0.5 * (high - low)
+    room = 0.75 * (high - low)
     ax.set_xlim(low - (room if low < 0 else 0), high + (room if high > 0 else 0))
     for i, (group, change) in enumerate(zip(groups, changes, strict=True)):
         ax.annotate(
@@ -223,7 +225,7 @@ def plot_changes(device: DeviceComparison, ax: Axes | None = None) -> Axes:
             fontsize=8.5,
             color=ink(),
         )
-    names = [f"{format_bytes(group.size_bytes)}, {group.phase or NO_PHASE}" for group in groups]
+    names = [f"{describe_sizes(group)}, {group.phase or NO_PHASE}" for group in groups]
     ax.set_yticks(range(len(groups)), [plain(name) for name in names])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(max(len(groups), 4) - 0.5, -0.5)
@@ -236,10 +238,11 @@ def plot_changes(device: DeviceComparison, ax: Axes | None = None) -> Axes:
 
 def _side(side: str, facts: TraceFacts, found: Comparison) -> Line2D:
     summary: Summary = found.a if side == "A" else found.b
-    time = found.step_time_s.a if side == "A" else found.step_time_s.b
+    times = found.step_time_s or Difference(None, None)
+    time = times.a if side == "A" else times.b
     parts = [
         PurePath(facts.path).name if facts.path else "trace",
-        f"{facts.steps:,} steps",
+        format_count(facts.steps, "step"),
         *([f"median {format_duration(time)}"] if time is not None else []),
         *([f"simulated {summary.simulated.gpu}"] if summary.simulated else []),
     ]
