@@ -7,7 +7,7 @@ sums by category take a second one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,15 +28,17 @@ from gpumemtrace.analysis.driver_time import DriverFinder
 from gpumemtrace.analysis.facts import uses_expandable_segments, world_size
 from gpumemtrace.analysis.gaps import DeviceGaps, GapFinder
 from gpumemtrace.analysis.growth import DeviceGrowth, Growth, judge_growth
-from gpumemtrace.analysis.lines import LineConsumer, feed_lines
+from gpumemtrace.analysis.lines import LineConsumer, LineStream, feed_lines
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
+from gpumemtrace.analysis.peak_live_set import PeakLiveSet, live_set_at
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
 from gpumemtrace.analysis.retention import RetentionFinder
 from gpumemtrace.analysis.step_times import StepTimes, time_steps
 from gpumemtrace.analysis.summary import DeviceSummary, Summary, SummaryBuilder
+from gpumemtrace.records import Batch
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["Answers", "DeviceAnswers", "find_answers"]
+__all__ = ["AnswerPasses", "Answers", "BatchConsumer", "DeviceAnswers", "find_answers"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class DeviceAnswers:
     advice: tuple[Advice, ...]
     growth: DeviceGrowth | None
     gaps: DeviceGaps | None
+
+    def peak_live_set(self, trace: TraceData) -> PeakLiveSet:
+        """Return what was in use at the peak of the run; reads nothing."""
+        row = _peak_row(self.places)
+        return live_set_at(trace, self.places, self.composition, row, line="allocated")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the summary of the device does not have, as JSON-like values."""
@@ -106,49 +113,78 @@ class Answers:
         }
 
 
+class BatchConsumer(Protocol):
+    """An analysis that takes batches as they go by, also those of a lead-in."""
+
+    def feed(self, batch: Batch) -> None:
+        """Take the next batch."""
+
+
+class AnswerPasses:
+    """The two passes of `find_answers`, which other analyses share: call `first`, then `second`."""
+
+    def __init__(self, trace: TraceData) -> None:
+        """Prepare for both over ``trace``."""
+        self._trace = trace
+        self._summary, self._places = SummaryBuilder(trace), PeakPlaceFinder("allocated")
+        self._driver, self._gaps = DriverFinder(trace), GapFinder(trace)
+
+    def first(self, *others: LineConsumer) -> tuple[LineStream, Categories]:
+        """Read the trace; return the stream as it ended, and what each alloc is for."""
+        trace = self._trace
+        kinds = CategoryFinder(trace)
+        consumers = (*self._summary.consumers, self._places, self._driver, self._gaps, *others)
+        is_whole = trace.whole is trace and not trace.category_rules
+        self._stream = feed_lines(trace, *consumers, *((kinds,) if is_whole else ()))
+        self._categories = kinds.finish() if is_whole else find_categories(trace)
+        return self._stream, self._categories
+
+    def second(self, *others: BatchConsumer) -> Answers:
+        """Read the trace again, and answer."""
+        trace, stream, categories = self._trace, self._stream, self._categories
+        summed_up = self._summary.finish(stream)
+        places = {found.device: found for found in self._places.finish()}
+        look_into = {device: int(of.position[_peak_row(of)]) for device, of in places.items()}
+        composer = PeakComposer(trace, list(places.values()), categories, look_into=look_into)
+        kept = RetentionFinder(trace, categories)
+        for batch in trace.chunks(lead_in=True):
+            composer.feed(batch)
+            if not batch.is_lead_in:
+                kept.feed(batch)
+            for other in others:
+                other.feed(batch)
+        peaks = tuple(device.peaks for device in summed_up.devices)
+        growth = judge_growth(trace, stream, peaks, kept)
+        composition = composer.finish()
+        growth_of = {device.device: device for device in growth.devices}
+        gaps_of = {found.device: found for found in self._gaps.finish(stream)}
+        return Answers(
+            summary=summed_up,
+            categories=categories,
+            devices=tuple(
+                _answer(
+                    trace,
+                    device,
+                    places[device.device],
+                    composition[device.device],
+                    growth_of.get(device.device),
+                    gaps_of.get(device.device),
+                )
+                for device in summed_up.devices
+            ),
+            growth=growth,
+            times=time_steps(trace, self._driver.finish()),
+        )
+
+
 def find_answers(trace: TraceData, *others: LineConsumer) -> Answers:
     """Ask everything that the summary tells, in two passes (a slice takes three).
 
     ``others`` share the first.
     """
-    summary, places = SummaryBuilder(trace), PeakPlaceFinder("allocated")
-    driver, kinds, gaps = DriverFinder(trace), CategoryFinder(trace), GapFinder(trace)
-    consumers = (*summary.consumers, places, driver, gaps, *others)
-    is_whole = trace.whole is trace and not trace.category_rules
-    stream = feed_lines(trace, *consumers, kinds) if is_whole else feed_lines(trace, *consumers)
-    categories = kinds.finish() if is_whole else find_categories(trace)
-    summed_up = summary.finish(stream)
-    found_places = places.finish()
-
-    composer = PeakComposer(trace, found_places, categories)
-    kept = RetentionFinder(trace, categories)
-    for batch in trace.chunks(lead_in=True):
-        composer.feed(batch)
-        if not batch.is_lead_in:
-            kept.feed(batch)
-    peaks = tuple(device.peaks for device in summed_up.devices)
-    growth = judge_growth(trace, stream, peaks, kept)
-    composition = composer.finish()
-    growth_of = {device.device: device for device in growth.devices}
-    places_of = {found.device: found for found in found_places}
-    gaps_of = {found.device: found for found in gaps.finish(stream)}
-    return Answers(
-        summary=summed_up,
-        categories=categories,
-        devices=tuple(
-            _answer(
-                trace,
-                device,
-                places_of[device.device],
-                composition[device.device],
-                growth_of.get(device.device),
-                gaps_of.get(device.device),
-            )
-            for device in summed_up.devices
-        ),
-        growth=growth,
-        times=time_steps(trace, driver.finish()),
-    )
+    passes = AnswerPasses(trace)
+    passes.first(*others)
+    return passes.second()
 
 
 def _answer(
@@ -159,7 +195,7 @@ def _answer(
     growth: DeviceGrowth | None,
     gaps: DeviceGaps | None,
 ) -> DeviceAnswers:
-    row = int(np.argmax(places.lines["allocated"]))
+    row = _peak_row(places)
     at_peak = composition.category_bytes[row]
     by_name = {name: int(size) for name, size in zip(CATEGORY_NAMES, at_peak, strict=True) if size}
     figures = PeakFigures(
@@ -184,6 +220,10 @@ def _answer(
         growth=growth,
         gaps=gaps,
     )
+
+
+def _peak_row(places: PeakPlaces) -> int:
+    return int(np.argmax(places.lines["allocated"]))
 
 
 def _peak(device: DeviceSummary, line: str) -> int | None:

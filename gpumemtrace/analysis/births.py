@@ -44,8 +44,10 @@ def find_births(trace: TraceData, allocs: npt.ArrayLike) -> Births:
     order = np.argsort(wanted, kind="stable")
     ascending = wanted[order]
     first = 0
+    if not len(wanted):
+        return births
     for batch in trace.chunks(lead_in=True):
-        if not len(wanted) or first > ascending[-1]:
+        if first > ascending[-1]:
             break
         is_alloc = batch.raw["kind"] == Kind.ALLOC
         count = int(np.count_nonzero(is_alloc))

@@ -22,8 +22,8 @@ class CachedSeries:
 
     All arrays have one length: ``time_ns``, ``record`` (numbers over all records), ``step``;
     ``reserved``, ``active`` and ``free`` (cause -> array): int64 bytes. In every row the causes and
-    the active bytes add up to the reserved ones. ``unknown_records``: records of the device at
-    which its segments were not known; they are left out.
+    the active bytes add up to the reserved ones. Records at which the device's segments were not
+    known are left out.
     """
 
     device: int
@@ -33,7 +33,6 @@ class CachedSeries:
     reserved: npt.NDArray[np.int64]
     active: npt.NDArray[np.int64]
     free: dict[str, npt.NDArray[np.int64]]
-    unknown_records: int
 
     def __len__(self) -> int:
         return len(self.record)
@@ -76,12 +75,10 @@ class CachedFinder:
         self._start_ns = span_ns[0]
         self._width_ns = max((span_ns[1] - span_ns[0]) // columns + 1, 1)
         self._rows: list[dict[str, npt.NDArray[Any]]] = []
-        self._unknown = 0
 
     def feed(self, batch: Batch, lines: FreeLines) -> None:
         """Take the next batch."""
         rows = np.flatnonzero((lines.device == self._device) & lines.known)
-        self._unknown += int(np.count_nonzero(lines.device == self._device)) - len(rows)
         if not len(rows):
             return
         column = (batch.raw["time_ns"][rows] - self._start_ns) // self._width_ns
@@ -119,5 +116,4 @@ class CachedFinder:
             device=self._device,
             **{name: columns[name] for name in names[:5]},
             free={cause: columns[cause] for cause in FREE_CAUSES},
-            unknown_records=self._unknown,
         )

@@ -13,7 +13,15 @@ from gpumemtrace.analysis.lines import Lines, feed_lines
 from gpumemtrace.records import Batch
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["CategoryTimeline", "PlaceSampler", "find_category_timeline", "read_categories"]
+__all__ = [
+    "CategoryReader",
+    "CategoryTimeline",
+    "PlaceSampler",
+    "find_category_timeline",
+    "read_categories",
+]
+
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class CategoryTimeline:
             np.int64
         )
         column = np.maximum.accumulate(np.clip(column, 0, columns - 1))
-        highest, last = _highest_and_last(np.stack([column, self.allocated_bytes]))
+        highest, last = _highest_and_last(column, self.allocated_bytes)
         found = column[last]
         is_followed = np.append(found[1:] == found[:-1] + 1, False)
         at = np.concatenate([found, found[~is_followed] + 1])
@@ -89,12 +97,13 @@ class PlaceSampler:
             column = ((time_ns - self._start_ns) * self._columns_per_ns).astype(np.int64)
             # Clocks of several threads may step back a little.
             column = np.maximum.accumulate(np.clip(column, 0, self._columns - 1))
-            known = np.stack(
-                [column, self._records + points.rows, time_ns, points.values["allocated"]]
-            )
-            highest, last = _highest_and_last(known)
-            self._highest.setdefault(device, []).append(known[:, highest])
-            self._last.setdefault(device, []).append(known[:, last])
+            allocated = points.values["allocated"]
+            for chosen, pieces in zip(
+                _highest_and_last(column, allocated), (self._highest, self._last), strict=True
+            ):
+                position = self._records + points.rows[chosen]
+                piece = np.stack([column[chosen], position, time_ns[chosen], allocated[chosen]])
+                pieces.setdefault(device, []).append(piece)
         self._records += len(batch)
 
     def places(self) -> dict[int, npt.NDArray[np.int64]]:
@@ -103,49 +112,64 @@ class PlaceSampler:
         for device, pieces in sorted(self._highest.items()):
             highest, last = np.hstack(pieces), np.hstack(self._last[device])
             # A column may lie in several batches.
-            of_columns = highest[1:, _highest_and_last(highest)[0]]
-            ends = last[1:, _highest_and_last(last)[1]]
+            of_columns = highest[1:, _highest_and_last(highest[0], highest[-1])[0]]
+            ends = last[1:, _highest_and_last(last[0], last[-1])[1]]
             both = np.hstack([of_columns, ends])
             result[device] = both[:, np.unique(both[0], return_index=True)[1]]
         return result
+
+
+class CategoryReader:
+    """Reads the categories at places of the same trace, in a pass after that of `PlaceSampler`."""
+
+    def __init__(self, trace: TraceData, sampler: PlaceSampler, categories: Categories) -> None:
+        """Prepare for one pass over ``trace``."""
+        self._places = sampler.places()
+        number = [np.full(rows.shape[1], device) for device, rows in self._places.items()]
+        position = np.concatenate([_NONE, *(rows[0] for rows in self._places.values())])
+        self._order = np.argsort(position)
+        self._position = position[self._order]
+        self._device = np.concatenate([_NONE, *number])[self._order].astype(np.int16)
+        self._groups = _core.LiveGroups(categories.category_id, len(trace.phase_names))
+        self._sums = [np.zeros((0, len(CATEGORY_NAMES)), np.int64)]
+        self._done = 0
+
+    def feed(self, batch: Batch) -> None:
+        """Take the next batch, also of the lead-in."""
+        end = self._done if batch.is_lead_in else self._done + len(batch)
+        mine = slice(*np.searchsorted(self._position, [self._done, end]).tolist())
+        rows = self._position[mine] - self._done
+        sums = self._groups.feed(batch.raw, batch.step, batch.phase, rows, self._device[mine])
+        self._sums.append(sums[0])
+        self._done = end
+
+    def finish(self) -> tuple[CategoryTimeline, ...]:
+        """Return what was found."""
+        by_category = np.empty((len(self._position), len(CATEGORY_NAMES)), np.int64)
+        by_category[self._order] = np.vstack(self._sums)
+        result, first = [], 0
+        for one, (_, time_ns, allocated) in self._places.items():
+            mine_of = by_category[first : first + len(time_ns)]
+            rest = allocated - mine_of.sum(axis=1)
+            result.append(CategoryTimeline(one, time_ns, allocated, mine_of, rest))
+            first += len(time_ns)
+        return tuple(result)
 
 
 def read_categories(
     trace: TraceData, sampler: PlaceSampler, categories: Categories
 ) -> tuple[CategoryTimeline, ...]:
     """Return the categories at the places of ``sampler``, in one pass over the same trace."""
-    places = sampler.places()
-    if not places:
-        return ()
-    number = np.concatenate([np.full(rows.shape[1], dev) for dev, rows in places.items()])
-    found = np.hstack(list(places.values()))
-    order = np.argsort(found[0])
-    position, device = found[0][order], number[order].astype(np.int16)
-    groups = _core.LiveGroups(categories.category_id, len(trace.phase_names))
-    sums = [np.zeros((0, len(CATEGORY_NAMES)), np.int64)]
-    done = 0
+    reader = CategoryReader(trace, sampler, categories)
     for batch in trace.chunks(lead_in=True):
-        end = done if batch.is_lead_in else done + len(batch)
-        mine = slice(*np.searchsorted(position, [done, end]).tolist())
-        rows = position[mine] - done
-        sums.append(groups.feed(batch.raw, batch.step, batch.phase, rows, device[mine])[0])
-        done = end
-    by_category = np.empty((len(position), len(CATEGORY_NAMES)), np.int64)
-    by_category[order] = np.vstack(sums)
-    result, first = [], 0
-    for one, (_, time_ns, allocated) in places.items():
-        mine_of = by_category[first : first + len(time_ns)]
-        rest = allocated - mine_of.sum(axis=1)
-        result.append(CategoryTimeline(one, time_ns, allocated, mine_of, rest))
-        first += len(time_ns)
-    return tuple(result)
+        reader.feed(batch)
+    return reader.finish()
 
 
 def _highest_and_last(
-    known: npt.NDArray[np.int64],
+    column: npt.NDArray[np.int64], allocated: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return where each run of equal columns is highest (first of several), and where it ends."""
-    column, allocated = known[0], known[-1]
     starts = np.concatenate([[0], np.flatnonzero(column[1:] != column[:-1]) + 1])
     ends = np.append(starts[1:], len(column))
     highest = np.maximum.reduceat(allocated, starts)

@@ -9,6 +9,7 @@ The Why and the Where To of Anti-Fragmentation", Ottawa Linux Symposium 2006.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,14 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace.analysis.births import find_births
-from gpumemtrace.analysis.cached_series import CachedFinder, CachedSeries
+from gpumemtrace.analysis.cached_series import CachedSeries
+from gpumemtrace.analysis.cached_walk import CachedWalk
 from gpumemtrace.analysis.request_curve import CurveFinder, PhaseNeed, RequestCurve
-from gpumemtrace.analysis.segments import SegmentState, SegmentStream, find_segments
+from gpumemtrace.analysis.segment_map import SegmentMapFinder
+from gpumemtrace.analysis.segment_walk import SegmentWalk
+from gpumemtrace.analysis.segments import SegmentState, find_segments
 from gpumemtrace.analysis.serving import LargestRequest, largest_request
 from gpumemtrace.trace_data import TraceData
 
 __all__ = [
     "Fragmentation",
+    "FragmentationFinder",
     "PinnedSegment",
     "PinningBlock",
     "find_fragmentation",
@@ -164,57 +169,75 @@ def find_fragmentation(
     elif device not in devices:
         has = ", ".join(map(str, devices)) or "none"
         raise ValueError(f"device {device} has no allocations: those with some are {has}")
-    cached, curve = _walk(trace, device)
-    series = cached.finish()
-    if step is time_ns is event is None:
-        worst = series.worst
-        record = None if worst is None else int(series.record[worst])
-        state = find_segments(trace, device=device, record=record)
-    else:
-        state = find_segments(trace, device=device, step=step, time_ns=time_ns, event=event)
-    device_free = curve.device_free.at(state.record, state.reserved_bytes)
-    streams = {g.stream for g in state.groups if not g.is_private} | {state.main_stream}
-    pinned, count = _find_pinned(trace, state, top) if state.known else ((), 0)
-    return Fragmentation(
-        device=device,
-        known=state.known,
-        phase=trace.phase_name(state.phase),
-        state=state,
-        index=fragmentation_index(state) if state.known else None,
-        largest=tuple(
-            largest_request(state, stream=stream, device_free_bytes=device_free)
-            for stream in sorted(streams, key=lambda each: (each != state.main_stream, each))
-            if state.known
-        ),
-        device_free_bytes=device_free,
-        pinned=pinned,
-        pinned_segments=count,
-        needs=curve.needs(),
-        curve=curve.finish(),
-        series=series,
-    )
-
-
-def _walk(trace: TraceData, device: int) -> tuple[CachedFinder, CurveFinder]:
-    """Read the trace once, sampling at its marks."""
-    cached = CachedFinder(device, trace.time_span_ns)
-    curve = CurveFinder(trace, device)
-    stream = SegmentStream()
+    cached = CachedWalk(trace)
+    cached.begin()
+    for batch in trace.chunks():
+        cached.feed(batch)
+    finder = FragmentationFinder(trace, cached, devices=(device,))
     for batch in trace.chunks(lead_in=True):
-        if batch.is_lead_in:
-            stream.feed(batch)
-            continue
-        begin = 0
-        for cut in [*curve.cuts(batch).tolist(), len(batch)]:
-            part = batch.window(begin, cut, first_event=0, is_lead_in=False)
-            if len(part):
-                lines = stream.feed_lines(part)
-                cached.feed(part, lines)
-                curve.feed(part, lines.reserved)
-            if cut < len(batch):
-                curve.sample(stream, batch, cut)
-            begin = cut
-    return cached, curve
+        finder.walk.feed(batch)
+    states = None
+    if not step is time_ns is event is None:
+        at = find_segments(trace, device=device, step=step, time_ns=time_ns, event=event)
+        states = {device: at}
+    (found,) = finder.finish(states, top=top)
+    return found
+
+
+class FragmentationFinder:
+    """Finds the fragmentation of several devices, in a second pass after that of `CachedWalk`."""
+
+    def __init__(
+        self,
+        trace: TraceData,
+        cached: CachedWalk,
+        *,
+        devices: Sequence[int],
+        map_finder: SegmentMapFinder | None = None,
+    ) -> None:
+        """Prepare ``walk``, which takes the second pass; ``map_finder`` shares it."""
+        self._trace = trace
+        self._cached = {device: cached.device(device) for device in devices}
+        self._series = {device: of.cached.finish() for device, of in self._cached.items()}
+        self._curve = CurveFinder(trace, cached, devices)
+        self.walk = SegmentWalk(
+            curve=self._curve,
+            records={
+                device: None if series.worst is None else int(series.record[series.worst])
+                for device, series in self._series.items()
+            },
+            map_finder=map_finder,
+        )
+
+    def finish(
+        self, states: Mapping[int, SegmentState] | None = None, *, top: int = 10
+    ) -> tuple[Fragmentation, ...]:
+        """Return it for each device, at the worst instant or as in ``states``."""
+        known = self.walk.states() if states is None else states
+        return tuple(self._of_device(number, state, top) for number, state in known.items())
+
+    def _of_device(self, number: int, state: SegmentState, top: int) -> Fragmentation:
+        device_free = self._cached[number].free.at(state.record, state.reserved_bytes)
+        streams = {g.stream for g in state.groups if not g.is_private} | {state.main_stream}
+        pinned, count = _find_pinned(self._trace, state, top) if state.known else ((), 0)
+        return Fragmentation(
+            device=number,
+            known=state.known,
+            phase=self._trace.phase_name(state.phase),
+            state=state,
+            index=fragmentation_index(state) if state.known else None,
+            largest=tuple(
+                largest_request(state, stream=stream, device_free_bytes=device_free)
+                for stream in sorted(streams, key=lambda each: (each != state.main_stream, each))
+                if state.known
+            ),
+            device_free_bytes=device_free,
+            pinned=pinned,
+            pinned_segments=count,
+            needs=self._curve.needs(number),
+            curve=self._curve.finish(number),
+            series=self._series[number],
+        )
 
 
 def _usable_sizes(state: SegmentState, stream: int | None) -> npt.NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,8 +25,8 @@ class PeakComposition:
     ``category_bytes``: int64 (places, 8), columns `CATEGORY_NAMES`; ``phase_bytes``: int64 (places,
     phases + 1), by phase of birth, blocks born outside of phases first. ``highest_without`` and
     ``highest_with_half``: int64 (8), as high as the blocks together would have been at most if a
-    category had taken nothing, or half as much. ``blocks``: those in use at the place that was to
-    be looked into, None elsewhere.
+    category had taken nothing, or half as much. ``blocks``: those in use at the record that was to
+    be looked into, None without one.
     """
 
     category_bytes: npt.NDArray[np.int64]
@@ -55,16 +55,15 @@ class PeakComposer:
         categories: Categories,
         *,
         of_requests: bool = False,
-        look_into: tuple[int, int] | None = None,
+        look_into: Mapping[int, int],
     ) -> None:
-        """Prepare for one pass; ``look_into``: device and record whose blocks are wanted."""
+        """Prepare for one pass; ``look_into``: device -> record whose blocks are wanted."""
         self._phases = len(trace.phase_names)
         self._groups = _core.LiveGroups(categories.category_id, self._phases, of_requests)
         self._devices = {found.device: _Device(found) for found in places}
-        self._look_into = look_into
-        self._blocks: LiveSet | None = None
-        if look_into is not None and look_into[1] < 0:  # before the first record
-            self._blocks = self._live(look_into[0])
+        self._looks = sorted((record, device) for device, record in look_into.items())
+        self._blocks: dict[int, LiveSet] = {}
+        self._look_until(-1)  # before the first record
         self._done = 0  # records of the trace or slice
         for device in self._devices.values():
             # Steps from before the device's first record have nothing in use.
@@ -74,12 +73,13 @@ class PeakComposer:
 
     def feed(self, batch: Batch) -> None:
         """Take the next batch."""
-        if self._look_into is not None and not batch.is_lead_in:
-            cut = self._look_into[1] + 1 - self._done
-            if 0 < cut <= len(batch):
-                self._feed_part(_part(batch, 0, cut))
-                self._blocks = self._live(self._look_into[0])
-                batch = _part(batch, cut, len(batch))
+        while self._looks and not batch.is_lead_in:
+            cut = self._looks[0][0] + 1 - self._done
+            if cut > len(batch):
+                break
+            self._feed_part(_part(batch, 0, cut))
+            self._look_until(self._done - 1)
+            batch = _part(batch, cut, len(batch))
         self._feed_part(batch)
 
     def finish(self) -> dict[int, PeakComposition]:
@@ -88,13 +88,12 @@ class PeakComposer:
 
     def _of_device(self, number: int, device: _Device) -> PeakComposition:
         without, with_half = self._groups.highest_if(number)
-        is_looked_into = self._look_into is not None and self._look_into[0] == number
         return PeakComposition(
             category_bytes=np.vstack(device.by_category),
             phase_bytes=np.vstack(device.by_phase),
             highest_without=without,
             highest_with_half=with_half,
-            blocks=self._blocks if is_looked_into else None,
+            blocks=self._blocks.get(number),
         )
 
     def _feed_part(self, batch: Batch) -> None:
@@ -117,10 +116,12 @@ class PeakComposer:
             device.by_category.append(by_category[mine])
             device.by_phase.append(by_phase[mine])
 
-    def _live(self, device: int) -> LiveSet:
-        blocks = self._groups.live(device)
-        blocks["alloc"] = blocks.pop("number")
-        return LiveSet(**blocks)
+    def _look_until(self, record: int) -> None:
+        while self._looks and self._looks[0][0] <= record:
+            _, device = self._looks.pop(0)
+            blocks = self._groups.live(device)
+            blocks["alloc"] = blocks.pop("number")
+            self._blocks[device] = LiveSet(**blocks)
 
 
 def _part(batch: Batch, first: int, end: int) -> Batch:

@@ -15,13 +15,13 @@ import numpy.typing as npt
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, feed_lines, known_lines
 from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet
-from gpumemtrace.analysis.peak_composition import PeakComposer
+from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
 from gpumemtrace.html_tables import html_table
 from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import format_bytes
 
-__all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set"]
+__all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set", "live_set_at"]
 
 # What of a line is no block that the trace knows.
 _REST_NAMES = {
@@ -173,11 +173,17 @@ def find_peak_live_set(
         [places],
         categories,
         of_requests=line == "requested",
-        look_into=(places.device, int(places.position[chosen])),
+        look_into={places.device: int(places.position[chosen])},
     )
     for batch in trace.chunks(lead_in=True):
         composer.feed(batch)
-    made_of = composer.finish()[places.device]
+    return live_set_at(trace, places, composer.finish()[places.device], chosen, line=line)
+
+
+def live_set_at(
+    trace: TraceData, places: PeakPlaces, made_of: PeakComposition, chosen: int, *, line: str
+) -> PeakLiveSet:
+    """Return what was in use at place ``chosen``, the one that ``made_of`` was to look into."""
     assert made_of.blocks is not None
     rest = _rest(places.lines, made_of.category_bytes.sum(axis=1), line)
     phase = int(places.phase[chosen])

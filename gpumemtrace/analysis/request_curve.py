@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gpumemtrace.analysis.cached_walk import CachedWalk
 from gpumemtrace.analysis.device_free import DeviceFree
 from gpumemtrace.analysis.segments import FREE_CAUSES, SegmentStream, SegmentTotals
 from gpumemtrace.analysis.serving import largest_request, serve
@@ -84,21 +86,22 @@ class PhaseNeed:
 
 
 class CurveFinder:
-    """Samples the segments at the marks as batches go by."""
+    """Samples the segments of devices at the marks, for `SegmentWalk`."""
 
-    def __init__(self, trace: TraceData, device: int) -> None:
-        """Choose which marks of ``trace`` to sample; reads it once for that."""
+    def __init__(self, trace: TraceData, cached: CachedWalk, devices: Sequence[int]) -> None:
+        """Choose which marks of ``trace`` to sample; ``cached``: of a first pass."""
         self._trace = trace
-        self._device = device
-        self.device_free = DeviceFree(device)
+        self._devices = {device: cached.device(device) for device in devices}
+        self._has_segments = cached.has_segments
         marks = len(trace.records(Kind.STEP)["kind"]) + len(_entered(trace))
         self._every = max(1, -(-marks // _MOST_SAMPLES))
-        self._samples: list[SegmentTotals] = []
+        self._samples: dict[int, list[SegmentTotals]] = {device: [] for device in devices}
         self._phases: list[int] = []
-        self._largest = np.zeros(len(trace.phase_names) + 1, np.int64)
 
     def cuts(self, batch: Batch) -> npt.NDArray[np.intp]:
         """Return the places of the marks in a batch before which to sample."""
+        if not self._has_segments:  # a sample would tell nothing
+            return np.zeros(0, np.intp)
         raw = batch.raw
         rows = batch.other_rows
         kind = raw["kind"][rows]
@@ -109,24 +112,18 @@ class CurveFinder:
 
     def sample(self, stream: SegmentStream, batch: Batch, row: int) -> None:
         """Take the segments as they are before the mark at ``row`` of ``batch``."""
-        self._samples.append(stream.totals(self._device))
+        for device, samples in self._samples.items():
+            samples.append(stream.totals(device))
         is_step = batch.raw["kind"][row] == Kind.STEP
         self._phases.append(-1 if is_step else int(batch.phase[row]))
 
-    def feed(self, batch: Batch, reserved: npt.NDArray[np.int64]) -> None:
-        """Take what a batch asks for and samples of the device; ``reserved``: at each record."""
-        raw = batch.raw
-        self.device_free.feed(batch, reserved)
-        is_mine = (raw["kind"] == Kind.ALLOC) & (raw["device"] == self._device)
-        np.maximum.at(self._largest, batch.phase[is_mine], raw["size_bytes"][is_mine])
-
-    def finish(self) -> RequestCurve:
-        """Return the curve."""
-        rows = [s for s in self._samples if s.known]
-        phases = [p for s, p in zip(self._samples, self._phases, strict=True) if s.known]
+    def finish(self, device: int) -> RequestCurve:
+        """Return the curve of a device."""
+        samples, free = self._samples[device], self._devices[device].free
+        rows = [s for s in samples if s.known]
+        phases = [p for s, p in zip(samples, self._phases, strict=True) if s.known]
         largest = [
-            largest_request(s, device_free_bytes=self.device_free.at(s.record, s.reserved_bytes))
-            for s in rows
+            largest_request(s, device_free_bytes=free.at(s.record, s.reserved_bytes)) for s in rows
         ]
 
         def column(values: list[int]) -> npt.NDArray[np.int64]:
@@ -145,49 +142,50 @@ class CurveFinder:
             every=self._every,
         )
 
-    def needs(self) -> tuple[PhaseNeed, ...]:
-        """Return what the largest request of each phase would have got."""
+    def needs(self, device: int) -> tuple[PhaseNeed, ...]:
+        """Return what the largest request of each phase on a device would have got."""
         found = []
         for phase, name in enumerate(self._trace.phase_names):
-            request = int(self._largest[phase])
+            request = int(self._devices[device].largest[phase])
             entries = [
                 sample
-                for sample, at in zip(self._samples, self._phases, strict=True)
+                for sample, at in zip(self._samples[device], self._phases, strict=True)
                 if at == phase and sample.known and sample.reserved_bytes
             ]
             if request and entries:
-                found.append(self._need(name, request, entries))
+                found.append(_need(name, request, entries, self._devices[device].free))
         return tuple(found)
 
-    def _need(self, name: str, request: int, entries: list[SegmentTotals]) -> PhaseNeed:
-        outcomes = [
-            serve(
-                entry,
-                request,
-                device_free_bytes=self.device_free.at(entry.record, entry.reserved_bytes),
-            ).outcome
-            for entry in entries
-        ]
-        served = outcomes.index("cached") if "cached" in outcomes else len(outcomes)
-        missed = [
-            entry.step
-            for entry, outcome in zip(entries[served:], outcomes[served:], strict=True)
-            if outcome != "cached"
-        ]
-        first, last = largest_request(entries[0]), largest_request(entries[-1])
-        return PhaseNeed(
-            phase=name,
-            largest_request_bytes=request,
-            entries=len(entries),
-            reserved_first_bytes=entries[0].reserved_bytes,
-            reserved_last_bytes=entries[-1].reserved_bytes,
-            largest_first_bytes=first.cached_bytes,
-            largest_last_bytes=last.cached_bytes,
-            misses=len(missed),
-            first_miss_step=missed[0] if missed else None,
-            first_flush_step=_first_step(entries, outcomes, "after_flush"),
-            first_fail_step=_first_step(entries, outcomes, "fails"),
-        )
+
+def _need(name: str, request: int, entries: list[SegmentTotals], free: DeviceFree) -> PhaseNeed:
+    outcomes = [
+        serve(
+            entry,
+            request,
+            device_free_bytes=free.at(entry.record, entry.reserved_bytes),
+        ).outcome
+        for entry in entries
+    ]
+    served = outcomes.index("cached") if "cached" in outcomes else len(outcomes)
+    missed = [
+        entry.step
+        for entry, outcome in zip(entries[served:], outcomes[served:], strict=True)
+        if outcome != "cached"
+    ]
+    first, last = largest_request(entries[0]), largest_request(entries[-1])
+    return PhaseNeed(
+        phase=name,
+        largest_request_bytes=request,
+        entries=len(entries),
+        reserved_first_bytes=entries[0].reserved_bytes,
+        reserved_last_bytes=entries[-1].reserved_bytes,
+        largest_first_bytes=first.cached_bytes,
+        largest_last_bytes=last.cached_bytes,
+        misses=len(missed),
+        first_miss_step=missed[0] if missed else None,
+        first_flush_step=_first_step(entries, outcomes, "after_flush"),
+        first_fail_step=_first_step(entries, outcomes, "fails"),
+    )
 
 
 def _first_step(entries: list[SegmentTotals], outcomes: list[str], wanted: str) -> int | None:

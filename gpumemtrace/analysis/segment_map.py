@@ -76,29 +76,25 @@ class SegmentMapFinder:
         self._records = 0
         self._devices: dict[int, _Device] = {}
 
+    def cuts(self, batch: Batch) -> list[int]:
+        """Return after how many records of the next batch columns end."""
+        places = np.searchsorted(self._cuts, [self._records + 1, self._records + len(batch) + 1])
+        ends: list[int] = (self._cuts[slice(*places.tolist())] - self._records).tolist()
+        self._records += len(batch)
+        return ends
+
     def feed(self, stream: SegmentStream, batch: Batch) -> None:
         """Give ``stream`` the next batch, and look at it where a column ends."""
         begin = 0
-        first, last = np.searchsorted(
-            self._cuts, [self._records + 1, self._records + len(batch) + 1]
-        )
-        for cut in (self._cuts[first:last] - self._records).tolist():
+        for cut in self.cuts(batch):
             stream.feed(batch, first=begin, end=cut)
-            self._look(stream, int(batch.raw["time_ns"][cut - 1]))
+            self.look(stream, int(batch.raw["time_ns"][cut - 1]))
             begin = cut
         if begin < len(batch):
             stream.feed(batch, first=begin, end=len(batch))
-        self._records += len(batch)
 
-    def finish(self, *, rows: int) -> tuple[SegmentMap, ...]:
-        """Return the maps, each in ``rows`` rows."""
-        if rows < 1:
-            raise ValueError(f"rows must be at least 1, not {rows}")
-        return tuple(
-            _as_map(number, device, rows) for number, device in sorted(self._devices.items())
-        )
-
-    def _look(self, stream: SegmentStream, time_ns: int) -> None:
+    def look(self, stream: SegmentStream, time_ns: int) -> None:
+        """Take the segments as they are at the end of a column."""
         for number in stream.devices:
             device = self._devices.setdefault(number, _Device())
             state = stream.state(number)
@@ -109,6 +105,14 @@ class SegmentMapFinder:
             device.reserved.append(_stretches(state.segments.base, state.segments.size_bytes))
             device.used.append(_used(state))
             device.idle.append(_idle(state))
+
+    def finish(self, *, rows: int) -> tuple[SegmentMap, ...]:
+        """Return the maps, each in ``rows`` rows."""
+        if rows < 1:
+            raise ValueError(f"rows must be at least 1, not {rows}")
+        return tuple(
+            _as_map(number, device, rows) for number, device in sorted(self._devices.items())
+        )
 
 
 def _used(state: SegmentState) -> npt.NDArray[np.uint64]:

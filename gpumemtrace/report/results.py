@@ -1,18 +1,22 @@
-"""What the report shows: the results of the analyses, in as few passes as can be."""
+"""What the report shows: the results of the analyses.
+
+They share the two passes of `AnswerPasses`. A third is read as far as it takes where failed
+requests are to be explained, or the blocks that pin segments traced back to where they were born.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpumemtrace.analysis.answers import Answers, find_answers
-from gpumemtrace.analysis.category_timeline import CategoryTimeline, PlaceSampler, read_categories
-from gpumemtrace.analysis.fragmentation import Fragmentation, find_fragmentation
+from gpumemtrace.analysis.answers import AnswerPasses, Answers
+from gpumemtrace.analysis.cached_walk import CachedWalk
+from gpumemtrace.analysis.category_timeline import CategoryReader, CategoryTimeline, PlaceSampler
+from gpumemtrace.analysis.fragmentation import Fragmentation, FragmentationFinder
 from gpumemtrace.analysis.growth import Growth
-from gpumemtrace.analysis.lines import feed_lines
 from gpumemtrace.analysis.losses import Loss, find_losses
 from gpumemtrace.analysis.oom import Oom, find_oom
-from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
-from gpumemtrace.analysis.segment_map import SegmentMap, find_segment_maps
+from gpumemtrace.analysis.peak_live_set import PeakLiveSet
+from gpumemtrace.analysis.segment_map import SegmentMap, SegmentMapFinder
 from gpumemtrace.analysis.step_phases import StepPhases, StepPhasesFinder
 from gpumemtrace.analysis.step_times import StepTimes
 from gpumemtrace.analysis.summary import Summary
@@ -27,6 +31,8 @@ _COLUMNS = 1 << 16
 _COLUMNS_OF_SHORT = 1 << 18
 _SHORT_RECORDS = 200_000
 _CATEGORY_COLUMNS = 2000
+_MAP_COLUMNS = 240
+_MAP_ROWS = 192
 
 
 @dataclass(frozen=True)
@@ -63,26 +69,31 @@ def collect(trace: TraceData, *, columns: int | None = None) -> Results:
     """Ask the analyses. ``columns``: how fine the lines are over time."""
     if columns is None:
         columns = _columns_for(trace)
-    answers = find_answers(trace)
-    categories = answers.categories
     timeline = TimelineBuilder(trace, columns=columns)
     step_phases = StepPhasesFinder(trace)
     places = PlaceSampler(trace, columns=_CATEGORY_COLUMNS)
-    stream = feed_lines(trace, timeline, step_phases, places)
+    cached = CachedWalk(trace)
+    passes = AnswerPasses(trace)
+    stream, categories = passes.first(timeline, step_phases, places, cached)
+    by_category = CategoryReader(trace, places, categories)
+    addresses = SegmentMapFinder(trace, columns=_MAP_COLUMNS)
+    fragmentation = FragmentationFinder(
+        trace, cached, devices=trace.active_devices, map_finder=addresses
+    )
+    answers = passes.second(by_category, fragmentation.walk)
     peaks = tuple(device.peaks for device in answers.summary.devices)
     return Results(
         answers=answers,
         timeline=timeline.finish(stream, peaks),
         step_phases=step_phases.finish(),
-        category_timelines=read_categories(trace, places, categories),
+        category_timelines=by_category.finish(),
         peak_live_sets=tuple(
-            find_peak_live_set(trace, device=device, categories=categories)
-            for device in trace.active_devices
+            device.peak_live_set(trace)
+            for device in answers.devices
+            if device.summary.device in trace.active_devices
         ),
-        fragmentations=tuple(
-            find_fragmentation(trace, device=device) for device in trace.active_devices
-        ),
-        segment_maps=find_segment_maps(trace),
+        fragmentations=fragmentation.finish(),
+        segment_maps=addresses.finish(rows=_MAP_ROWS),
         oom=find_oom(trace, categories=categories),
         losses=find_losses(trace),
     )
