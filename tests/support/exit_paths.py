@@ -80,4 +80,4 @@ def program_of(ending: str) -> str:
 
 def without_times(stderr: str) -> str:
     """Take out what differs between any two runs: times and thread ids in torch's log lines."""
-    return re.sub(r"(?m)^(\[[WE])\d{4} [\d:.]+ +\S*", r"\1", stderr)
+    return re.sub(r"(?m)^((?:\[rank\d+\]:)?\[[WE])\d{4} [\d:.]+ +\S*", r"\1", stderr)
