@@ -63,9 +63,9 @@ def format_bytes(size_bytes: float) -> str:
     return f"{value:,.{decimals}f} {name}"
 
 
-def format_count(count: int, noun: str) -> str:
-    """Return how many of a regular noun: ``1 step``, ``1,000 steps``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def format_count(count: int, noun: str, plural: str | None = None) -> str:
+    """Return how many: ``1 step``, ``1,000 steps``; ``plural``: where it is not just an s more."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def bytes_or_unknown(size_bytes: float | None) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from slow_gaps import MS, sample
 from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
 
-from gpumemtrace.analysis.advice import Advice
+from gpumemtrace.analysis.advice import Advice, Bottleneck, describe_bottleneck
 from gpumemtrace.analysis.answers import DeviceAnswers, find_answers
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, find_categories
 from gpumemtrace.analysis.peak_live_set import find_peak_live_set
@@ -157,6 +157,19 @@ def test_a_large_cache_is_the_bottleneck(settings, is_advised):
     assert [a.saves_bytes for a in found] == ([56 * MIB] if is_advised else [])
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "words"),
+    [
+        (MIB, "what the allocator keeps cached, 1.0 MiB (25% of the allocated peak)"),
+        (5 * MIB, "what the allocator keeps cached, 5.0 MiB (125% of the allocated peak)"),
+        (20 * MIB, "what the allocator keeps cached, 20.0 MiB (5 times as much as the allocated "),
+    ],
+)
+def test_the_bottleneck_is_a_part_of_the_allocated_peak_whatever_it_is(size_bytes, words):
+    found = Bottleneck("cache", size_bytes, size_bytes / (4 * MIB))
+    assert describe_bottleneck(found).startswith(words)
+
+
 def test_what_saves_nothing_is_not_advised():
     trace = TraceBuilder().phase("init").alloc(1 << 40, MIB).trace()
     assert not any(isinstance(a, Advice) and a.saves_bytes == 0 for a in only(trace).advice)
@@ -174,8 +187,8 @@ def test_on_the_screen_and_as_json(tmp_path, capsys):
     training(reserved=48 * MIB).save(path)
     assert main(["summary", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "At the peak: optimizer state 16.0 MiB (36%), activation 12.0 MiB (27%)" in out
-    assert "Bottleneck: optimizer state" in out
+    assert "At the allocated peak: optimizer state 16.0 MiB (36%), activation 12.0 MiB (27%)" in out
+    assert "Bottleneck: optimizer state, 16.0 MiB (36% of the allocated peak).\n" in out
     assert "Growth: still warming up" in out or "Growth: " in out
     assert "12.0 MiB  12.0 MiB at the peak" in out
     assert main(["summary", "--json", str(path)]) == 0
@@ -195,13 +208,13 @@ def test_what_lies_outside_and_the_headroom(tmp_path, capsys):
     builder.alloc(30 * MIB, MIB, after_ns=40 * MS).add(Kind.ALLOC_FAILED, size_bytes=MIB)
     builder.stats(10 * MIB, 9 * MIB, 21 * MIB, 30 * MIB)
     builder.trace().save(tmp_path / "a.gmt")
-    assert main(["summary", "-q", str(tmp_path / "a.gmt")]) == 0
+    assert main(["summary", str(tmp_path / "a.gmt")]) == 0
     out = capsys.readouterr().out
     assert "Outside PyTorch at the peak: 30.0 MiB; other processes: 35.0 MiB.\n" in out
     assert (
         "Least free on the device: 900.0 MiB in forward, step 0; never less than 909.0 MiB" in out
     )
-    assert "requested above allocated in 1 records, by 1.0 MiB at most: counters.\n" in out
+    assert "requested above allocated in 1 record, by 1.0 MiB at most: counters.\n" in out
     assert "gpumemtrace oom" in out
     assert main(["summary", "--json", str(tmp_path / "a.gmt")]) == 0
     gaps = json.loads(capsys.readouterr().out)["devices"][0]["gaps"]

@@ -11,8 +11,10 @@ import recorded
 from synthetic import MIB, TraceBuilder
 
 import gpumemtrace
+from gpumemtrace.analysis.answers import find_answers
 from gpumemtrace.analysis.lines import LineStream
 from gpumemtrace.cli.main import main
+from gpumemtrace.cli.summary_screen import print_summary
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_file import FileWriter, TraceFile
 
@@ -116,7 +118,7 @@ class TestCheck:
     def test_blocks_from_before_the_trace_are_no_fault(self, tmp_path, capsys):
         builder = TraceBuilder().stats(700, 1024, 1024, 2 * MIB).free(512).alloc(512, 5)
         assert main(["check", saved(builder, tmp_path / "a.gmt")]) == 0
-        assert "1 frees of blocks from before the trace" in capsys.readouterr().out
+        assert "1 free of blocks from before the trace" in capsys.readouterr().out
 
 
 class TestInfo:
@@ -208,17 +210,43 @@ class TestSummary:
         assert "Simulated T4: there was no GPU." in out
         assert "approximated: cuDNN attention: flash instead" in out
         assert "device used  300.0 MiB  step" not in out
-        assert "Out of memory: 20.000 GiB could not be served in backward, step 1" in out
+        lines = out.splitlines()
+        assert lines[1].startswith(
+            "Out of memory on cuda:0: 20.000 GiB could not be had in backward, step 1, at "
+        )
+        assert f"Next: gpumemtrace oom {path}" in lines
         assert f"      gpumemtrace plot {path} -o {path.removesuffix('.gmt')}.png" in out
         assert "\x1b" not in out
         assert main(["summary", "-q", path]) == 0
         assert "Next:" not in capsys.readouterr().out
 
-    def test_losses_are_told(self, tmp_path, capsys):
-        builder = TraceBuilder().alloc(512, 100).add(Kind.GAP, address=10_000, device=-1)
+    @pytest.mark.parametrize(
+        ("lost", "words"), [(1, "1 event was lost: "), (10_000, "10,000 events were lost: ")]
+    )
+    def test_losses_are_told_first(self, tmp_path, capsys, lost, words):
+        builder = TraceBuilder(run_record={"script": "train"}).alloc(512, 100)
+        builder.add(Kind.GAP, address=lost, device=-1)
         path = saved(builder.alloc(1024, 5), tmp_path / "a.gmt")
         assert main(["summary", path]) == 0
-        assert "10,000 events were lost" in capsys.readouterr().out
+        assert capsys.readouterr().out.splitlines()[1].startswith(words)
+
+    @pytest.mark.parametrize(
+        ("error", "words"),
+        [
+            ({"type": "torch.OutOfMemoryError", "message": "CUDA …"}, "it."),
+            ({"type": "ValueError", "message": "a\nb"}, "ValueError: a"),
+            ({"type": "E", "message": "x" * 500}, "E: " + "x" * 117 + "…"),
+        ],
+    )
+    def test_the_error_at_the_end_is_told_first(self, capsys, error, words):
+        builder = TraceBuilder(footer={"error": error}, run_record={"script": "train"})
+        builder.alloc(1 << 40, 100).add(Kind.ALLOC_FAILED, size_bytes=512).step(1)
+        print_summary(find_answers(builder.trace()), hints=True)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].endswith(": 1 step, 2 us, 1 event")
+        assert lines[1].startswith("Out of memory on cuda:0: 512 B could not be had in step 0")
+        assert lines[2] == f"The program ended with {words}"
+        assert lines[3] == "train"
 
     def test_a_trace_without_events_says_so(self, tmp_path, capsys):
         """C92, C108."""

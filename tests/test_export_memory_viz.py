@@ -231,8 +231,8 @@ def test_what_can_not_be_said_is_told(tmp_path):
     written, snapshot = exported(builder.trace(), tmp_path)
     actions = [entry["action"] for entry in snapshot["device_traces"][0]]
     assert actions == ["alloc", "free_requested", "free_completed", "alloc"]
-    assert any("1 frees of blocks that the trace does not know" in r for r in written.remarks)
-    assert any("1 frees are missing" in r for r in written.remarks)
+    assert any("1 free of blocks that the trace does not know" in r for r in written.remarks)
+    assert any("missing in the trace: 1 free," in r for r in written.remarks)
 
 
 plain = st.recursive(

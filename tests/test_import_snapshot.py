@@ -178,7 +178,7 @@ def test_entries_that_contradict_each_other_are_counted(snapshot, tmp_path, caps
     entries.insert(alloc + 1, entries[alloc])
     path = store(whole, tmp_path / "a.pickle")
     assert main(["import", str(path), "-o", str(tmp_path / "a.gmt")]) == 0
-    assert "1 entries contradict others" in capsys.readouterr().err
+    assert "1 entry contradicts others" in capsys.readouterr().err
     assert check_trace(gpumemtrace.open(tmp_path / "a.gmt")).verdict == "good"
 
 

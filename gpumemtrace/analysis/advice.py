@@ -15,12 +15,22 @@ from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.peak_composition import PeakComposition
 from gpumemtrace.units import format_bytes
 
-__all__ = ["Advice", "Bottleneck", "PeakFigures", "advise", "find_bottleneck"]
+__all__ = [
+    "Advice",
+    "Bottleneck",
+    "PeakFigures",
+    "advise",
+    "describe_bottleneck",
+    "find_bottleneck",
+]
 
 # What saves less of the peak is not worth a line.
 _LEAST_SHARE = 0.01
 # Beyond the named categories: what the allocator keeps, and what others hold on the card.
 CACHE, OUTSIDE = "cache", "outside"
+_OTHER_PARTS = {CACHE: "what the allocator keeps cached", OUTSIDE: "what is outside of PyTorch"}
+# From so many times the allocated peak on it is told as times.
+_TIMES = 3
 HALVE_BATCH = "halve the batch or the sequence length"
 
 
@@ -48,7 +58,11 @@ class PeakFigures:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What takes most of the memory that the run needs, and its share of it."""
+    """What takes most of the memory that the run needs.
+
+    ``share``: as a part of the allocated peak, also of what is not in it, the cache and what is
+    outside, which can be more than 1.
+    """
 
     name: str
     size_bytes: int
@@ -81,8 +95,16 @@ def find_bottleneck(figures: PeakFigures) -> Bottleneck | None:
     parts[CACHE] = _cache_bytes(figures)
     parts[OUTSIDE] = figures.outside_bytes or 0
     name = max(parts, key=lambda part: parts[part])
-    total = sum(parts.values())
-    return Bottleneck(name, parts[name], parts[name] / total) if parts[name] > 0 else None
+    size = parts[name]
+    return Bottleneck(name, size, size / max(figures.allocated_bytes, 1)) if size > 0 else None
+
+
+def describe_bottleneck(found: Bottleneck) -> str:
+    """Return what it is and how much: ``activation, 1.275 GiB (41% of the allocated peak)``."""
+    name = _OTHER_PARTS.get(found.name, found.name.replace("_", " "))
+    share = f"{found.share:.0%}" if found.share < _TIMES else f"{found.share:,.0f} times as much as"
+    of = "of the allocated peak" if found.share < _TIMES else "the allocated peak"
+    return f"{name}, {format_bytes(found.size_bytes)} ({share} {of})"
 
 
 def advise(figures: PeakFigures) -> tuple[Advice, ...]:

@@ -17,6 +17,7 @@ __all__ = [
     "ErrorAtEnd",
     "OutOfMemory",
     "describe_damage",
+    "describe_losses",
     "describe_out_of_memory",
     "find_error",
     "find_failures",
@@ -160,8 +161,19 @@ def describe_damage(trace: TraceData) -> str | None:
     if len(problems) > 1:
         parts.append(f"{len(problems) - 1:,} more like it")
     if trace.dropped_events:
-        were = "was" if trace.dropped_events == 1 else "were"
-        parts.append(f"{format_count(trace.dropped_events, 'event')} {were} lost")
+        parts.append(_lost(trace.dropped_events))
     if not parts and not trace.complete:
         parts.append("it was not closed: its writer was killed, or is still writing")
     return "; ".join(parts) if parts else None
+
+
+def describe_losses(dropped_events: int) -> str:
+    """Return what it means that so many events were lost."""
+    return (
+        f"{_lost(dropped_events)}: figures are uncertain from each gap to the next reading of the "
+        "allocator's counters"
+    )
+
+
+def _lost(count: int) -> str:
+    return f"{format_count(count, 'event')} {'was' if count == 1 else 'were'} lost"

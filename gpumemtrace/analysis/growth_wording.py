@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from gpumemtrace.analysis.growth import DeviceGrowth
 from gpumemtrace.analysis.growth_owners import Owner
-from gpumemtrace.units import format_bytes
+from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["describe_growth"]
 
 
 def describe_growth(device: DeviceGrowth) -> str:
     """Return the verdict on a device in a sentence or two."""
-    steps = f"{device.steps:,} steps"
+    steps = format_count(device.steps, "step")
     judged = f"steps {device.from_step} to {device.to_step}"
     if device.verdict == "warming_up" and device.from_step is None:
         hint = "" if device.steps else " (no optimizer.step(), no gpumemtrace.step())"
-        return f"still warming up: {steps} are too few to judge{hint}"
+        are = "is" if device.steps == 1 else "are"
+        return f"still warming up: {steps} {are} too few to judge{hint}"
     if device.verdict == "warming_up":
         return f"still warming up: what is in use grows ever more slowly ({judged})"
     if device.verdict == "stable":
@@ -41,7 +42,9 @@ def describe_growth(device: DeviceGrowth) -> str:
         parts[0] = f"growing: {parts[0]}"
     parts += [_describe_owner(owner) for owner in device.owners]
     if device.steps_until_full is not None:
-        parts.append(f"the device is full in {device.steps_until_full:,} steps")
+        left = format_count(device.steps_until_full, "step")
+        when = f"in {left}" if device.steps_until_full else "by now"
+        parts.append(f"the device is full {when}")
     return "; ".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpumemtrace.analysis.fragmentation_wording import CAUSES as FREE
 from gpumemtrace.analysis.oom_results import CAUSES, FailedRequest, OutsideFailure
-from gpumemtrace.units import bytes_or_unknown, format_bytes, format_duration
+from gpumemtrace.units import bytes_or_unknown, format_bytes, format_count, format_duration
 
 __all__ = ["describe_cause", "describe_figures", "describe_outside", "describe_request"]
 
@@ -34,7 +34,8 @@ def describe_figures(request: FailedRequest) -> list[str]:
             f"It found {bytes_or_unknown(found.device_free_bytes)} free on the device and "
             f"{format_bytes(found.cached_bytes)} cached, the largest block that it could take "
             f"{format_bytes(found.largest_cached_bytes)}; a flush could give back "
-            f"{format_bytes(found.releasable_bytes)} in {found.releasable_segments:,} segments."
+            f"{format_bytes(found.releasable_bytes)} in "
+            f"{format_count(found.releasable_segments, 'segment')}."
         )
     if request.missing_bytes is not None:
         lines.append(

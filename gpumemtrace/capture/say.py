@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
+from gpumemtrace.units import format_count
+
 __all__ = ["describe_file", "say"]
 
 
@@ -40,8 +42,9 @@ def describe_file(path: Path, stats: _Stats) -> str:
     wrote = "wrote"
     if stats.error is not None:
         wrote = f"wrote only the beginning of the run ({stats.error}) to"
+    events = format_count(stats.events, "event")
     lost = f", {stats.dropped:,} lost" if stats.dropped else ""
     return (
-        f"{wrote} {path} ({stats.events:,} events{lost}, {stats.bytes_written / 2**20:.1f} MiB); "
+        f"{wrote} {path} ({events}{lost}, {stats.bytes_written / 2**20:.1f} MiB); "
         f"next: gpumemtrace summary {shlex.quote(str(path))}"
     )

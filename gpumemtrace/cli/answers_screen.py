@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from gpumemtrace.analysis.advice import CACHE, OUTSIDE, Bottleneck
+from gpumemtrace.analysis.advice import describe_bottleneck
 from gpumemtrace.analysis.answers import Answers, DeviceAnswers
 from gpumemtrace.analysis.gap_results import DeviceGaps, Extreme
 from gpumemtrace.analysis.growth_wording import describe_growth
 from gpumemtrace.cli.console import make_table
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_device_answers", "print_times_line"]
 
 _MOST_ADVICE = 5
-_BOTTLENECKS = {CACHE: "what the allocator keeps cached", OUTSIDE: "what is outside of PyTorch"}
 
 
 def print_device_answers(console: Console, device: DeviceAnswers) -> None:
     """Print the peak by category, the verdict on growth, and what would lower the peak."""
     if device.category_bytes:
-        console.print(f"\nAt the peak: {_composition(device)}.")
+        console.print(f"\nAt the allocated peak: {_composition(device)}.")
     if device.bottleneck is not None:
-        console.print(_bottleneck_line(device.bottleneck))
+        console.print(f"Bottleneck: {describe_bottleneck(device.bottleneck)}.")
     for line in _gap_lines(device.gaps):
         console.print(line)
     if device.growth is not None and device.growth.steps:
@@ -57,11 +56,6 @@ def _composition(device: DeviceAnswers) -> str:
     )
 
 
-def _bottleneck_line(found: Bottleneck) -> str:
-    name = _BOTTLENECKS.get(found.name, found.name.replace("_", " "))
-    return f"Bottleneck: {name}, {found.share:.0%} of the memory that the run needs."
-
-
 def _gap_lines(gaps: DeviceGaps | None) -> list[str]:
     if gaps is None:
         return []
@@ -80,12 +74,13 @@ def _gap_lines(gaps: DeviceGaps | None) -> list[str]:
         if with_cache is not None:
             line += f"; never less than {format_bytes(with_cache.size_bytes)} with the cache"
         lines.append(f"{line}.")
-    lines += [
-        f"{found.pair.replace('_', ' ').replace('>', ' above ')} in {found.records:,} records, by "
-        f"{format_bytes(found.most_bytes)} at most: {found.reason.replace('_', ' ')}."
-        for found in gaps.breaks
-        if not found.is_harmless
-    ]
+    for found in gaps.breaks:
+        if not found.is_harmless:
+            pair = found.pair.replace("_", " ").replace(">", " above ")
+            lines.append(
+                f"{pair} in {format_count(found.records, 'record')}, by "
+                f"{format_bytes(found.most_bytes)} at most: {found.reason.replace('_', ' ')}."
+            )
     return lines
 
 

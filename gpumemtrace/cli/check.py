@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpumemtrace.cli.options import add_json, add_quiet, add_trace
 from gpumemtrace.cli.wording import explain
 from gpumemtrace.errors import CorruptTraceError, NotATraceError
+from gpumemtrace.units import format_count
 
 if TYPE_CHECKING:
     from gpumemtrace.analysis.check import CheckResult
@@ -76,11 +77,13 @@ def describe(result: CheckResult) -> str:
     if result.verdict == "empty":
         return "empty: no allocation of CUDA memory was recorded"
     parts = [
-        f"{result.verdict}: {result.allocs:,} allocs, {result.frees:,} frees, "
-        f"{result.live_blocks:,} blocks in use at the end"
+        f"{result.verdict}: {format_count(result.allocs, 'alloc')}, "
+        f"{format_count(result.frees, 'free')}, "
+        f"{format_count(result.live_blocks, 'block')} in use at the end"
     ]
     if result.dropped_events:
-        parts.append(f"{result.dropped_events:,} events lost")
+        parts.append(f"{format_count(result.dropped_events, 'event')} lost")
     if result.unseen_allocs:
-        parts.append(f"{result.unseen_allocs:,} frees of blocks from before the trace or a gap")
+        frees = format_count(result.unseen_allocs, "free")
+        parts.append(f"{frees} of blocks from before the trace or a gap")
     return ", ".join(parts)

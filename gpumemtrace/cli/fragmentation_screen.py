@@ -9,7 +9,7 @@ from gpumemtrace.analysis.fragmentation_wording import CAUSES, headline
 from gpumemtrace.analysis.request_curve import PhaseNeed
 from gpumemtrace.analysis.segments import FREE_CAUSES
 from gpumemtrace.cli.console import make_console, make_table
-from gpumemtrace.units import bytes_or_unknown, format_bytes, format_duration
+from gpumemtrace.units import bytes_or_unknown, format_bytes, format_count, format_duration
 
 __all__ = ["print_fragmentation"]
 
@@ -77,7 +77,7 @@ def _print_pinned(console: Console, found: Fragmentation) -> None:
             f"{segment.block_count:,} block{'s' * (segment.block_count != 1)}",
             format_bytes(oldest.size_bytes),
             _birth(oldest),
-            f"{oldest.age_steps:,} steps" if oldest.age_steps else _age(oldest),
+            format_count(oldest.age_steps, "step") if oldest.age_steps else _age(oldest),
         )
     console.print(table)
 

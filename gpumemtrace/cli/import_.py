@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from gpumemtrace.cli.options import add_output, add_quiet, print_next, refuse_to_overwrite
+from gpumemtrace.units import format_count
 
 __all__ = ["add_parser", "run"]
 
@@ -52,14 +53,16 @@ def run(args: argparse.Namespace) -> int:
         imported = import_snapshot(args.snapshot, output, force=args.force, on_progress=on_progress)
     if imported.contradictions:
         print(
-            f"{args.snapshot}: {imported.contradictions:,} entries contradict others: "
-            "of these only what can be so was taken",
+            f"{args.snapshot}: "
+            f"{format_count(imported.contradictions, 'entry contradicts', 'entries contradict')} "
+            "others: only what can be so was taken",
             file=sys.stderr,
         )
     if not imported.has_times:
         print(f"{args.snapshot}: has no times: they are made up, 1 us an entry", file=sys.stderr)
     if not args.quiet:
-        print(f"Wrote {output}: {imported.entries:,} entries", end="")
-        print(f", and {imported.before:,} blocks from before them" if imported.before else "")
+        print(f"Wrote {output}: {format_count(imported.entries, 'entry', 'entries')}", end="")
+        before = format_count(imported.before, "block")
+        print(f", and {before} from before them" if imported.before else "")
     print_next("summary", output, quiet=args.quiet)
     return 0

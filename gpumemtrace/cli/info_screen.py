@@ -7,7 +7,7 @@ from typing import Any
 
 from gpumemtrace.cli.training_wording import describe_training
 from gpumemtrace.cli.wording import describe_run
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_facts"]
 
@@ -25,14 +25,14 @@ def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
         ("end", end if facts["complete"] else "ended without clean close"),
         (
             "events",
-            f"{facts['events']:,} in {facts['steps']:,} steps and "
+            f"{facts['events']:,} in {format_count(facts['steps'], 'step')} and "
             f"{format_duration(facts['duration_s'])}, on "
             + (", ".join(f"cuda:{device}" for device in facts["devices"]) or "no device"),
         ),
         (
             "lost",
-            f"{facts['dropped_events']:,} events; when the ring is full the newest are dropped, "
-            "counted, and marked as a gap",
+            f"{format_count(facts['dropped_events'], 'event')}; when the ring is full the newest "
+            "are dropped, counted, and marked as a gap",
         ),
     ]
     size = format_bytes(facts["file_bytes"])

@@ -37,11 +37,11 @@ def print_oom(oom: Oom) -> None:
         last = "The program ended with the last one." if oom.died_of_it else "The program went on."
         console.print(f"\n{last}")
     if oom.outside is not None:
-        console.print(describe_outside(oom.outside), markup=False)
+        console.print(describe_outside(oom.outside))
 
 
 def _print_request(console: Console, request: FailedRequest) -> None:
-    console.print(describe_request(request), markup=False, style="bold")
+    console.print(describe_request(request), style="bold")
     console.print(f"Cause: {describe_cause(request)}")
     for line in describe_figures(request):
         console.print(line)

@@ -10,7 +10,7 @@ from rich.console import Console
 from gpumemtrace.analysis.live_set import LiveGroup
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet
 from gpumemtrace.cli.console import make_console, make_table
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_peak"]
 
@@ -68,7 +68,8 @@ def _steps_sentence(peak: PeakLiveSet) -> str:
     counts = Counter(names[i + 1] for i in steps.phase.tolist())
     phases = ", ".join(f"{name} in {count:,}" for name, count in counts.most_common())
     median = format_bytes(float(np.median(steps.size_bytes)))
-    return f"Over {len(steps):,} steps: median peak {median}; the phase that sets it: {phases}."
+    over = format_count(len(steps), "step")
+    return f"Over {over}: median peak {median}; the phase that sets it: {phases}."
 
 
 def _words(name: str) -> str:

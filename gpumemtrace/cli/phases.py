@@ -7,6 +7,7 @@ import json
 
 from gpumemtrace.cli.options import add_json, add_quiet, add_steps, add_trace
 from gpumemtrace.errors import GpuMemTraceError
+from gpumemtrace.units import format_count
 
 __all__ = ["add_parser", "run"]
 
@@ -51,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     changes = find_phase_changes(trace, steps=args.steps)
     tell_damage(trace)
     if not len(changes.number):
-        raise GpuMemTraceError(f"{args.trace}: no step in these: it has {len(trace.steps)} steps")
+        has = format_count(len(trace.steps), "step")
+        raise GpuMemTraceError(f"{args.trace}: no step in these: it has {has}")
     if args.json:
         print(json.dumps({"path": trace.path} | changes.mean_dict(), indent=2))
     else:

@@ -8,6 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from gpumemtrace.analysis.answers import Answers
+from gpumemtrace.analysis.endings import describe_losses
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.analysis.peaks import Peak
 from gpumemtrace.analysis.summary import DeviceSummary, Summary
@@ -15,17 +16,26 @@ from gpumemtrace.cli.answers_screen import print_device_answers, print_times_lin
 from gpumemtrace.cli.console import make_console, make_table
 from gpumemtrace.cli.training_wording import describe_training
 from gpumemtrace.cli.wording import describe_run, explain
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_summary"]
 
 _LABELS = {"device_used": "device used"}
 _MOST_FAILURES = 5
+_MOST_CHARACTERS = 120
 
 
 def print_summary(answers: Answers, *, hints: bool) -> None:
-    """Print the answers on stdout; ``hints``: and what to type next."""
+    """Print the answers on stdout, what went wrong first; ``hints``: and what to type next."""
     console, summary = make_console(), answers.summary
+    console.print(
+        f"{summary.path}: {format_count(summary.steps, 'step')}, "
+        f"{format_duration(summary.duration_s)}, {format_count(summary.events, 'event')}"
+    )
+    for line in _what_went_wrong(summary):
+        console.print(line, style="bold red")
+    for line in _what_is_missing(summary):
+        console.print(line, style="yellow")
     for line in _heading(summary):
         console.print(line)
     for found in answers.devices:
@@ -34,7 +44,7 @@ def print_summary(answers: Answers, *, hints: bool) -> None:
         _print_steps(console, device)
         _print_phases(console, device)
         print_device_answers(console, found)
-        _print_failures(console, device)
+        _print_retries(console, device)
     print_times_line(console, answers)
     if not summary.devices:
         console.print(
@@ -42,17 +52,50 @@ def print_summary(answers: Answers, *, hints: bool) -> None:
             "look at the traces of the others."
         )
     if hints and summary.path is not None and summary.devices:
-        picture = summary.path.removesuffix(".gmt") + ".png"
-        command = f"gpumemtrace plot {shlex.quote(summary.path)} -o {shlex.quote(picture)}"
-        console.print(f"\nNext: gpumemtrace peak {shlex.quote(summary.path)}")
-        console.print(f"      {command}")
+        path, picture = shlex.quote(summary.path), summary.path.removesuffix(".gmt") + ".png"
+        commands = [f"oom {path}"] if _ran_out_of_memory(summary) else []
+        commands += [f"peak {path}", f"plot {path} -o {shlex.quote(picture)}"]
+        console.print("\nNext: " + "\n      ".join(f"gpumemtrace {what}" for what in commands))
+
+
+def _ran_out_of_memory(summary: Summary) -> bool:
+    died = summary.error is not None and summary.error.is_out_of_memory
+    return died or any(device.out_of_memory for device in summary.devices)
+
+
+def _what_went_wrong(summary: Summary) -> list[str]:
+    """Requests that failed, and the error with which the program ended."""
+    lines = []
+    for device in summary.devices:
+        failures = device.out_of_memory
+        lines += [
+            f"Out of memory on cuda:{device.device}: {format_bytes(failure.size_bytes)} could not "
+            f"be had in {_place(failure)}."
+            for failure in failures[:_MOST_FAILURES]
+        ]
+        if len(failures) > _MOST_FAILURES:
+            lines.append(f"… showing {_MOST_FAILURES} of {len(failures):,} failed requests.")
+    if summary.error is not None:
+        is_told = bool(lines) and summary.error.is_pytorch_out_of_memory
+        text = "it." if is_told else str(summary.error).partition("\n")[0]
+        cut = f"{text[:_MOST_CHARACTERS]}…" if len(text) > _MOST_CHARACTERS else text
+        lines.append(f"The program ended with {cut}")
+    return lines
+
+
+def _what_is_missing(summary: Summary) -> list[str]:
+    """Losses, and damage to the file."""
+    lines = []
+    if summary.dropped_events:
+        lines.append(f"{describe_losses(summary.dropped_events)}.")
+    if not summary.complete:
+        lines.append("The trace ended without clean close: what came last may be missing.")
+    return lines + explain(summary.check, without=("not_closed",))
 
 
 def _heading(summary: Summary) -> list[str]:
-    lines = [
-        f"{summary.path}: {summary.steps:,} steps, {format_duration(summary.duration_s)}, "
-        f"{summary.events:,} events"
-    ]
+    """What ran, and on what."""
+    lines = []
     if run := describe_run(summary.run_record):
         lines.append(", ".join(run))
     if training := describe_training(summary.run_record):
@@ -63,14 +106,6 @@ def _heading(summary: Summary) -> list[str]:
         lines += [f"  approximated: {_as_text(a)}" for a in summary.simulated.approximations]
         if not summary.simulated.approximations:
             lines.append("  nothing was approximated")
-    if summary.dropped_events:
-        lines.append(
-            f"{summary.dropped_events:,} events were lost: figures are uncertain from each gap to "
-            "the next reading of the allocator's counters"
-        )
-    if not summary.complete:
-        lines.append("The trace ended without clean close: what came last may be missing.")
-    lines += [f"  {line}" for line in explain(summary.check, without=("not_closed",))]
     return lines
 
 
@@ -79,7 +114,7 @@ def _as_text(approximation: object) -> str:
     if not isinstance(approximation, dict) or "name" not in approximation:
         return str(approximation)
     calls = approximation.get("calls")
-    times = f" ({calls:,} calls)" if isinstance(calls, int) else ""
+    times = f" ({format_count(calls, 'call')})" if isinstance(calls, int) else ""
     return f"{approximation['name']}{times}: {approximation.get('what', '')}"
 
 
@@ -158,19 +193,7 @@ def _signed(size_bytes: float) -> str:
     return f"{'+' if size_bytes > 0 else ''}{format_bytes(size_bytes)}"
 
 
-def _print_failures(console: Console, device: DeviceSummary) -> None:
-    for failure in device.out_of_memory[:_MOST_FAILURES]:
-        console.print(
-            f"Out of memory: {format_bytes(failure.size_bytes)} could not be served "
-            f"in {_place(failure)}."
-        )
-    if len(device.out_of_memory) > _MOST_FAILURES:
-        console.print(
-            f"… showing {_MOST_FAILURES} of {len(device.out_of_memory):,} failed allocations."
-        )
-    if device.out_of_memory:
-        console.print("Why, and what would have helped: gpumemtrace oom")
+def _print_retries(console: Console, device: DeviceSummary) -> None:
     if device.retries:
-        console.print(
-            f"{device.retries:,} times the allocator had to flush its cache and try again."
-        )
+        times = "Once" if device.retries == 1 else f"{device.retries:,} times"
+        console.print(f"{times} the allocator had to flush its cache and try again.")

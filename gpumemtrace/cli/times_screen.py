@@ -8,7 +8,7 @@ from rich.console import Console
 from gpumemtrace.analysis.recorder_cost import RecorderCost
 from gpumemtrace.analysis.step_times import SlowStep, StepTimes
 from gpumemtrace.cli.console import make_console, make_table
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_times"]
 
@@ -28,8 +28,8 @@ def print_times(times: StepTimes, cost: RecorderCost, *, path: str | None) -> No
         console.print(f"{path}: no step was completed")
     else:
         console.print(
-            f"{path}: {len(times.number):,} steps, median {_ns(times.median_ns)}, 95 % below "
-            f"{_ns(times.p95_ns)}, {len(times.slow):,} slow",
+            f"{path}: {format_count(len(times.number), 'step')}, median {_ns(times.median_ns)}, "
+            f"95 % below {_ns(times.p95_ns)}, {len(times.slow):,} slow",
         )
         _print_phases(console, times)
         _print_slow(console, times)
@@ -111,7 +111,7 @@ def _print_flushes(console: Console, times: StepTimes) -> None:
 
 
 def _print_cost(console: Console, cost: RecorderCost) -> None:
-    parts = [f"{cost.events:,} events"]
+    parts = [format_count(cost.events, "event")]
     if cost.events_per_s is not None and cost.hook_share is not None:
         parts[0] += f" ({cost.events_per_s:,.0f}/s)"
         parts.append(
@@ -131,5 +131,5 @@ def _print_cost(console: Console, cost: RecorderCost) -> None:
         parts.append(
             f"the program waited {times} for room in the ring, {format_duration(cost.stalled_s)}"
         )
-    parts.append(f"{cost.dropped_events:,} events lost")
+    parts.append(f"{format_count(cost.dropped_events, 'event')} lost")
     console.print(f"\nThe recording: {'; '.join(parts)}.")

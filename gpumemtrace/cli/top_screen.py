@@ -8,7 +8,7 @@ from rich.text import Text
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.analysis.live import LiveDevice, LiveStatus
 from gpumemtrace.cli.console import make_table
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["status_line", "status_screen"]
 
@@ -53,9 +53,9 @@ def _heading(status: LiveStatus) -> str:
     phase = "/".join(status.phase) or "no phase"
     parts = [f"step {status.step:,}", phase, format_duration(status.duration_s)]
     rate = "" if status.events_per_s is None else f" ({status.events_per_s:,.0f}/s)"
-    parts += [f"{status.events:,} events{rate}", format_bytes(status.file_bytes)]
+    parts += [f"{format_count(status.events, 'event')}{rate}", format_bytes(status.file_bytes)]
     if status.dropped_events:
-        parts.append(f"{status.dropped_events:,} events lost")
+        parts.append(f"{format_count(status.dropped_events, 'event')} lost")
     if status.is_closed:
         parts.append("ended")
     elif status.is_over:

@@ -32,7 +32,7 @@ def describe_training(record: Mapping[str, Any]) -> list[str]:
         phrases += _inputs(inputs)
     backwards = training.get("backwards_per_step")
     if isinstance(backwards, int) and backwards > 1:
-        phrases.append(f"{backwards:,} backwards a step")
+        phrases.append(f"{backwards:,} backward passes a step")
     if training.get("activation_checkpointing"):
         phrases.append("activation checkpointing")
     return phrases

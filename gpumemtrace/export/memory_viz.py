@@ -24,6 +24,7 @@ from gpumemtrace.export.snapshot_entries import ACTIONS, Entries, EntryStream, t
 from gpumemtrace.export.snapshot_segments import feed_segments, segments_of
 from gpumemtrace.records import Batch
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_count
 
 __all__ = ["write"]
 
@@ -56,13 +57,11 @@ def write(trace: TraceData, output: Path, options: ExportOptions) -> Written:
             export.assemble(file)
     remarks = []
     if export.stream.unknown_frees:
-        count = export.stream.unknown_frees
-        remarks.append(f"{count:,} frees of blocks that the trace does not know are left out")
+        frees = format_count(export.stream.unknown_frees, "free")
+        remarks.append(f"left out: {frees} of blocks that the trace does not know")
     if export.stream.lost_frees:
-        remarks.append(
-            f"{export.stream.lost_frees:,} frees are missing in the trace: they stand where their "
-            "address was handed out again"
-        )
+        frees = format_count(export.stream.lost_frees, "free")
+        remarks.append(f"missing in the trace: {frees}, put where the address was handed out again")
     return Written(sum(export.counts.values()), "entries", (*remarks, *export.remarks))
 
 

@@ -21,7 +21,7 @@ from gpumemtrace.export.protobuf import PADDED_BYTES, number, padded, text, vari
 from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind, PhaseFlags
 from gpumemtrace.trace_data import TraceData
-from gpumemtrace.units import format_bytes
+from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["write"]
 
@@ -164,7 +164,7 @@ class _Export:
             Kind.ALLOC_FAILED: f"out of memory: {format_bytes(size)} on cuda:{device}",
             Kind.RETRY: f"cache flushed for {format_bytes(size)} on cuda:{device}",
             Kind.EMPTY_CACHE: "empty_cache",
-            Kind.GAP: f"{int(raw['address'][row]):,} events lost",
+            Kind.GAP: f"{format_count(int(raw['address'][row]), 'event')} lost",
             Kind.MARK: self._trace.text(size),
         }
         track = self._thread(thread)

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from gpumemtrace.analysis.facts import DeviceFacts, TraceFacts
 from gpumemtrace.plot.style import memory_unit
 from gpumemtrace.plot.theme import faint, ink, quiet
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = [
     "add_frame",
@@ -118,7 +118,7 @@ def context_of(facts: TraceFacts, *more: str) -> str:
     """Return what was traced in one line: the file, how much of it is shown, how it was run."""
     parts = [
         PurePath(facts.path).name if facts.path else "trace",
-        f"{facts.steps:,} step{'' if facts.steps == 1 else 's'}",
+        format_count(facts.steps, "step"),
         format_duration(facts.duration_ns / 1e9),
     ]
     if facts.shown_records < facts.all_records:
@@ -126,7 +126,7 @@ def context_of(facts: TraceFacts, *more: str) -> str:
     if facts.simulated is not None:
         parts.append(f"simulated {facts.simulated.gpu}")
     if facts.dropped_events:
-        parts.append(f"{facts.dropped_events:,} events lost")
+        parts.append(f"{format_count(facts.dropped_events, 'event')} lost")
     return "   ".join([*parts, *more])
 
 

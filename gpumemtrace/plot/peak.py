@@ -30,7 +30,7 @@ from gpumemtrace.plot.step_axis import dress_steps
 from gpumemtrace.plot.style import CATEGORY_COLORS, NOT_SEEN
 from gpumemtrace.plot.theme import ink
 from gpumemtrace.trace_data import TraceData
-from gpumemtrace.units import format_bytes
+from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["build", "draw", "plot_peak", "plot_peak_kinds", "plot_step_peaks"]
 
@@ -106,7 +106,7 @@ def plot_peak(peak: PeakLiveSet, ax: Axes | None = None, *, by: str = "category"
 
 
 def _count(blocks: int | None) -> str:
-    return "" if blocks is None else f"  {blocks:,} block{'' if blocks == 1 else 's'}"
+    return "" if blocks is None else f"  {format_count(blocks, 'block')}"
 
 
 def plot_peak_kinds(peak: PeakLiveSet, ax: Axes | None = None) -> Axes:

@@ -22,7 +22,7 @@ from gpumemtrace.plot.flushes import FLUSH_STYLE, describe_flushes
 from gpumemtrace.plot.frame import place_of, plain
 from gpumemtrace.plot.style import LINE_STYLES, WARNING, phase_colors
 from gpumemtrace.plot.theme import ground, ink, line_color, quiet
-from gpumemtrace.units import format_bytes, format_duration
+from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = [
     "HEADROOM",
@@ -145,7 +145,7 @@ def event_handles(timeline: Timeline) -> list[Artist]:
         handles.append(Patch(label=plain(describe_flushes(flushes)), **FLUSH_STYLE))
     if timeline.gaps or any(len(device.uncertain_ns) for device in timeline.devices):
         lost = sum(count for _, count in timeline.gaps)
-        label = f"{lost:,} events lost: uncertain" if lost else "uncertain"
+        label = f"{format_count(lost, 'event')} lost: uncertain" if lost else "uncertain"
         handles.append(Patch(label=label, **_uncertain_style()))
     if timeline.notes:
         label = timeline.notes[0][1] if len(timeline.notes) == 1 else f"{len(timeline.notes)} marks"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gpumemtrace.analysis.advice import CACHE, OUTSIDE
+from gpumemtrace.analysis.advice import describe_bottleneck
+from gpumemtrace.analysis.endings import describe_losses
 from gpumemtrace.analysis.growth import DeviceGrowth
 from gpumemtrace.analysis.growth_wording import describe_growth
 from gpumemtrace.analysis.oom_wording import describe_cause, describe_outside
@@ -23,7 +24,6 @@ Level = Literal["good", "note", "warning", "bad"]
 _NEARLY_FULL = 0.9
 # Reserved over allocated at their peaks: above it a look at the cache is worth while.
 _MUCH_CACHED = 1.25
-_PARTS = {CACHE: "what the allocator keeps cached", OUTSIDE: "what is outside of PyTorch"}
 _GROWTH_LEVELS: dict[str, Level] = {
     "growing": "bad",
     "fragmentation": "warning",
@@ -109,7 +109,6 @@ def _bottleneck(results: Results, device: DeviceSummary, on: str) -> Iterator[Ve
     found = next(one for one in results.answers.devices if one.summary.device == device.device)
     if found.bottleneck is None:
         return
-    name = _PARTS.get(found.bottleneck.name, found.bottleneck.name.replace("_", " "))
     best = found.advice[0] if found.advice else None
     helps = (
         ""
@@ -118,8 +117,7 @@ def _bottleneck(results: Results, device: DeviceSummary, on: str) -> Iterator[Ve
     )
     yield Verdict(
         "note",
-        f"What takes most{on} is {name}: {100 * found.bottleneck.share:.0f} % of the memory that "
-        f"the run needs.{helps}",
+        f"What takes most{on}: {describe_bottleneck(found.bottleneck)}.{helps}",
         "peak",
     )
 
@@ -143,8 +141,7 @@ def _of_recording(results: Results) -> Iterator[Verdict]:
     if summary.dropped_events:
         yield Verdict(
             "warning",
-            f"{summary.dropped_events:,} events were lost: figures are uncertain from each gap to "
-            "the next reading of the allocator's counters.",
+            f"{describe_losses(summary.dropped_events)}.",
             "losses",
         )
     else:
