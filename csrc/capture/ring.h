@@ -60,6 +60,21 @@ struct alignas(64) Slot {
 };
 static_assert(sizeof(Slot) == 64);
 
+// Field by field: copied as a whole, an event whose fields have just been set goes by way of the
+// stack, and wide loads there wait for the narrow stores to reach the cache.
+inline void write_fields(Event& slot, const Event& event) noexcept {
+  slot.time = event.time;
+  slot.address = event.address;
+  slot.size = event.size;
+  slot.stream = event.stream;
+  slot.extra = event.extra;
+  slot.thread = event.thread;
+  slot.site = event.site;
+  slot.flags = event.flags;
+  slot.device = event.device;
+  slot.kind = event.kind;
+}
+
 struct RingOptions {
   std::size_t capacity = std::size_t{1} << 17;  // slots; a power of two >= 2
   // Slots kept free; none = chosen by capacity. Below zero so many pushes go on past a full ring, as
@@ -220,7 +235,7 @@ inline bool Ring::push(Event& event) noexcept {
   }
   Slot& slot = slots_[position & mask_];
   prefetch_for_write(&slots_[(position + kPrefetchAhead) & mask_]);
-  slot.event = event;
+  write_fields(slot.event, event);
   slot.published.store(position + 1, std::memory_order_release);
   return true;
 }
