@@ -41,6 +41,7 @@ _SCRIPTS = (
     "chart",
     "time_view",
     "strip",
+    "time_chart",
     "lines_chart",
     "stack_chart",
     "segment_map",

@@ -81,14 +81,14 @@ function makeChart(holder, options, data) {
 
 /**
  * Buttons that show and hide series, each with the value at the cursor.
- * entries: [{label, color, dash, series: index or null}]. Returns {root, values: [element]}.
+ * entries: [{label, color, dash: null for an area}]. Returns {root, values: [element]}.
  */
 function makeLegend(entries, toggle) {
   const values = [];
   const buttons = entries.map((entry, i) => {
     const value = el("span", { class: "value" });
     values.push(value);
-    const mark = swatch("", entry.dash ?? "solid");
+    const mark = swatch("", entry.dash);
     const recolor = () => mark.style.setProperty("--swatch", entry.color()[currentTheme()]);
     recolor();
     themeListeners.push(recolor);

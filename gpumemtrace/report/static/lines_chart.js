@@ -23,42 +23,35 @@ function lineRows(device, timeline) {
   return { time, values, column: 4 * second };
 }
 
-/** uPlot's data for a stretch of time, at most four rows per column of `width`. */
-function reduceRows(time, lines, start, end, width) {
-  const first = Math.max(countUpTo(time, start) - 1, 0);
-  const last = Math.max(countUpTo(time, end), first + 1);
+/** uPlot's data for the view, at most four rows per column of `width`. */
+function reduceRows(time, lines, view, width) {
+  const [first, last] = rowsWithin(time, view);
   const known = (value) => (Number.isNaN(value) ? null : value);
   if (last - first <= 4 * width) {
     // What held at the beginning, every row, and what holds at the end.
-    const x = Array.from(time.subarray(first, last), (t) => Math.max(t, start));
+    const x = Array.from(time.subarray(first, last), (t) => Math.max(t, view.start));
     const rows = lines.map((line) => Array.from(line.subarray(first, last), known));
-    return [[...x, end], ...rows.map((row) => [...row, row.at(-1)])];
+    return [[...x, view.end], ...rows.map((row) => [...row, row.at(-1)])];
   }
-  const column = (end - start) / width;
+  const column = view.span / width;
   const x = [];
   const reduced = lines.map(() => []);
   // Row `first` is what the view begins with.
-  let row = first + 1;
-  for (let i = 0; i < width; i++) {
-    const left = start + i * column;
-    const begin = row;
-    while (row < last && (time[row] < left + column || i === width - 1)) row++;
-    if (row === begin && i > 0) continue;
+  for (const [left, begin, end] of pixelColumns(time, first + 1, last, view, width)) {
     for (let part = 0; part < 4; part++) x.push(left + (part / 4) * column);
     lines.forEach((line, which) => {
       // The value carried in from the left counts as the first of the column.
       const carried = line[begin - 1];
       let [low, high] = [carried, carried];
-      for (let k = begin; k < row; k++) {
+      for (let k = begin; k < end; k++) {
         // Written so that NaN, "not known yet", gives way to any figure.
         if (!(line[k] >= low)) low = line[k];
         if (!(line[k] <= high)) high = line[k];
       }
-      const end = row > begin ? line[row - 1] : carried;
-      reduced[which].push(known(carried), known(low), known(high), known(end));
+      reduced[which].push(known(carried), known(low), known(high), known(line[end - 1]));
     });
   }
-  x.push(end);
+  x.push(view.end);
   lines.forEach((line, which) => reduced[which].push(reduced[which].at(-1) ?? null));
   return [x, ...reduced];
 }
@@ -71,8 +64,6 @@ function makeLinesChart(device, context) {
   const lines = names.map((name) => rows.values[name]);
   const shown = names.map(() => true);
   const holder = el("div", { class: "chart" });
-  const spoken = el("p", { class: "unseen", role: "status" });
-  const where = el("p", { class: "readout" });
   const styleOf = (name) => report.lines[name];
 
   const legend = makeLegend(
@@ -83,75 +74,23 @@ function makeLinesChart(device, context) {
     })),
     (i, isShown) => {
       shown[names.length - 1 - i] = isShown;
-      chart.setSeries(names.length - i, { show: isShown });
-      refresh();
+      made.chart().setSeries(names.length - i, { show: isShown });
+      made.refresh();
     },
   );
 
-  function highest(data) {
-    let most = 0;
-    data.slice(1).forEach((line, i) => {
-      if (shown[i]) for (const value of line) if (value > most) most = value;
-    });
-    return most || 1;
-  }
-
   let top = 1;
-  const data = () => reduceRows(rows.time, lines, view.start, view.end, plotWidth());
-  const plotWidth = () => Math.max(holder.clientWidth - AXIS_WIDTH - RIGHT_MARGIN, 100);
-
-  const options = {
-    height: 300,
-    cursor: {
-      sync: SAME_CURSOR,
-      drag: { x: true, y: false, setScale: false },
-      points: { show: false },
-      bind: { dblclick: () => null },
-    },
-    scales: {
-      x: { time: false, range: () => [view.start, view.end] },
-      y: { range: () => [0, top] },
-    },
-    axes: [
-      axis({ values: timeTicks, space: 64, size: 32 }),
-      byteAxis(),
-    ],
-    series: [
-      {},
-      ...names.map((name) =>
-        lineSeries(styleOf(name).label, () => report.colors.lines[name], {
-          dash: LINE_DASHES[name],
-          paths: uPlot.paths.stepped({ align: 1 }),
-          fill: name === "allocated" ? () => report.colors.lines[name][currentTheme()] + "38" : null,
-        }),
-      ),
-    ],
-    hooks: {
-      setSelect: [
-        (u) => {
-          const { left, width } = u.select;
-          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-          if (width > 3) view.set(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
-        },
-      ],
-      setCursor: [(u) => read(u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null)],
-      drawClear: [(u) => drawUncertain(u, device)],
-      draw: [(u) => drawMarks(u, device, context)],
-    },
-  };
-
-  function refresh() {
-    const reduced = data();
-    top = highest(reduced);
+  function data() {
+    const reduced = reduceRows(rows.time, lines, view, plotWidth(holder));
+    top = 0;
+    reduced.slice(1).forEach((line, i) => {
+      if (shown[i]) for (const value of line) if (value > top) top = value;
+    });
     // The capacity where it is near: else it would only press the lines down.
     const capacity = device.capacity_bytes ?? Infinity;
     if (capacity < top * 1.25) top = Math.max(top, capacity);
-    top *= HEADROOM;
-    chart.batch(() => {
-      chart.setData(reduced, false);
-      chart.setScale("x", { min: view.start, max: view.end });
-      chart.setScale("y", { min: 0, max: top });
-    });
+    top = (top || 1) * HEADROOM;
+    return reduced;
   }
 
   function valuesAt(time) {
@@ -159,71 +98,45 @@ function makeLinesChart(device, context) {
     return names.map((name) => (row < 0 ? NaN : rows.values[name][row]));
   }
 
-  function describe(time) {
-    const parts = [moment(time, view.span)];
-    const [step, phase] = [steps.at(time), phases.at(time)];
-    if (step !== null) parts.push(`step ${number(step)}`);
-    if (phase) parts.push(phase);
-    return parts.join(" · ");
-  }
-
-  function read(time) {
-    const values = time === null ? names.map(() => NaN) : valuesAt(time);
-    [...values].reverse().forEach((value, i) => {
-      legend.values[i].textContent = Number.isNaN(value) ? "" : bytes(value);
-    });
-    where.textContent = time === null ? "" : describe(time);
-  }
-
-  let cursor = null;
-  function moveCursor(time) {
-    cursor = Math.min(Math.max(time, view.start), view.end);
-    chart.setCursor({ left: chart.valToPos(cursor, "x"), top: 40 });
-    const told = names.map((name, i) => [styleOf(name).label, valuesAt(cursor)[i]]).reverse();
-    const known = told.filter(([, value]) => !Number.isNaN(value));
-    spoken.textContent = `${describe(cursor)}: ${known.map(([n, v]) => `${n} ${bytes(v)}`).join(", ")}`;
-  }
-
   function toPeak() {
     if (!device.peak) return;
     const at = device.peak.time_s;
-    view.set(at - Math.min(view.span, 200 * rows.column) / 2, at + Math.min(view.span, 200 * rows.column) / 2);
-    moveCursor(at);
+    const half = Math.min(view.span, 200 * rows.column) / 2;
+    view.set(at - half, at + half);
+    made.moveCursor(at);
   }
 
-  const stepBy = (part) => () => moveCursor((cursor ?? (view.start + view.end) / 2) + part * view.span);
-  const around = () => (cursor !== null && cursor >= view.start && cursor <= view.end ? cursor : undefined);
-  focusable(holder, `Memory of cuda:${device.device} over time. ${KEYS_HELP}`, {
-    ArrowLeft: stepBy(-0.01),
-    ArrowRight: stepBy(0.01),
-    "Shift+ArrowLeft": () => view.pan(-0.25),
-    "Shift+ArrowRight": () => view.pan(0.25),
-    "+": () => view.zoom(0.5, around()),
-    "=": () => view.zoom(0.5, around()),
-    "-": () => view.zoom(2, around()),
-    0: () => view.whole(),
-    Home: () => moveCursor(view.start),
-    End: () => moveCursor(view.end),
-    p: toPeak,
+  const made = makeTimeChart({
+    holder,
+    label: `Memory of cuda:${device.device} over time. ${KEYS_HELP} P goes to the peak.`,
+    height: 300,
+    view,
+    isSynced: true,
+    xAxis: { values: timeTicks, space: 64, size: 32 },
+    series: names.map((name) =>
+      lineSeries(styleOf(name).label, () => report.colors.lines[name], {
+        dash: LINE_DASHES[name],
+        paths: uPlot.paths.stepped({ align: 1 }),
+        fill: name === "allocated" ? () => report.colors.lines[name][currentTheme()] + "38" : null,
+      }),
+    ),
+    hooks: {
+      drawClear: [(u) => drawUncertain(u, device)],
+      draw: [(u) => drawMarks(u, device, context)],
+    },
+    legend,
+    data,
+    top: () => top,
+    told: (at) => {
+      const values = valuesAt(at).map((value) => (Number.isNaN(value) ? null : value));
+      return names.map((name, i) => [styleOf(name).label, values[i]]).reverse();
+    },
+    speaks: () => true,
+    describe: (at) => momentInWords(at, { steps, phases }, view),
+    keys: { p: toPeak },
   });
-
-  // uPlot measures its holder, which therefore has to be on the page already.
-  let chart = null;
-  function attach() {
-    chart = makeChart(holder, options, data());
-    steerWithPointer(chart, view);
-    new ResizeObserver(refresh).observe(holder);
-    view.listeners.push(refresh);
-    refresh();
-    return chart;
-  }
-
-  const root = el("div", { class: "device" }, holder, el("div", { class: "under" }, legend.root, where), spoken);
-  return { root, attach, toPeak, rows, names, valuesAt };
+  return { root: made.root, attach: made.attach, toPeak, rows, names, valuesAt };
 }
-
-const KEYS_HELP =
-  "Arrow keys move the cursor, with Shift the view; plus and minus zoom, 0 shows the whole run, P goes to the peak.";
 
 function drawUncertain(chart, device) {
   const { ctx: context, bbox } = chart;

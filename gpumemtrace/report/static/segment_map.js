@@ -69,12 +69,7 @@ function makeSegmentMap(map, device, view, describe) {
 
   const options = {
     height: MAP_HEIGHT,
-    cursor: {
-      sync: SAME_CURSOR,
-      drag: { x: true, y: false, setScale: false },
-      points: { show: false },
-      bind: { dblclick: () => null },
-    },
+    cursor: timeCursor(true),
     scales: {
       x: { time: false, range: () => [view.start, view.end] },
       y: { range: () => [0, total] },
@@ -84,13 +79,7 @@ function makeSegmentMap(map, device, view, describe) {
     hooks: {
       draw: [draw],
       setCursor: [read],
-      setSelect: [
-        (u) => {
-          const { left, width } = u.select;
-          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-          if (width > 3) view.set(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
-        },
-      ],
+      setSelect: [dragToZoom(view)],
     },
   };
   const data = () => [[view.start, view.end], [null, null]];
@@ -106,18 +95,13 @@ function makeSegmentMap(map, device, view, describe) {
   };
   focusable(
     holder,
-    `Addresses of cuda:${device} over time. Arrow keys move the cursor, with Shift the view; plus and minus zoom, 0 shows the whole run.`,
+    `Addresses of cuda:${device} over time. ${KEYS_HELP}`,
     {
       ArrowLeft: move(-0.01, 0),
       ArrowRight: move(0.01, 0),
       ArrowUp: move(0, 1),
       ArrowDown: move(0, -1),
-      "Shift+ArrowLeft": () => view.pan(-0.25),
-      "Shift+ArrowRight": () => view.pan(0.25),
-      "+": () => view.zoom(0.5),
-      "=": () => view.zoom(0.5),
-      "-": () => view.zoom(2),
-      0: () => view.whole(),
+      ...viewKeys(view, () => at[0]),
     },
   );
   function attach() {

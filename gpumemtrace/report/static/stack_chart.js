@@ -6,23 +6,25 @@
  */
 function makeStackChart({ label, x, layers, view, tickText, describe, xLabel, incrs }) {
   const holder = el("div", { class: "chart" });
-  const spoken = el("p", { class: "unseen", role: "status" });
-  const where = el("p", { class: "readout" });
   const shown = layers.map(() => true);
   const legend = makeLegend(
-    [...layers].reverse().map((layer) => ({ ...layer, color: () => ({ light: layer.color(), dark: layer.color() }) })),
+    [...layers].reverse().map((layer) => ({
+      label: layer.label,
+      color: () => ({ light: layer.color(), dark: layer.color() }),
+      dash: null,
+    })),
     (i, isShown) => {
       shown[layers.length - 1 - i] = isShown;
-      refresh();
+      made.refresh();
     },
   );
+  const total = (row) => layers.reduce((sum, layer, i) => sum + (shown[i] ? layer.values[row] : 0), 0);
   let top = 1;
 
   /** Rows of the view with their places; of many in a pixel column the highest and the last. */
   function rowsInView() {
-    const first = Math.max(countUpTo(x, view.start) - 1, 0);
-    const last = Math.max(countUpTo(x, view.end), first + 1);
-    const width = Math.max(holder.clientWidth - AXIS_WIDTH - RIGHT_MARGIN, 100);
+    const [first, last] = rowsWithin(x, view);
+    const width = plotWidth(holder);
     const [rows, at] = [[], []];
     if (last - first <= width / 2) {
       for (let row = first; row < last; row++) {
@@ -31,19 +33,11 @@ function makeStackChart({ label, x, layers, view, tickText, describe, xLabel, in
       }
       return [rows, at];
     }
-    const total = (row) => layers.reduce((sum, layer, i) => sum + (shown[i] ? layer.values[row] : 0), 0);
-    let row = first;
-    for (let column = 0; column < width; column++) {
-      const left = view.start + (column * view.span) / width;
-      const edge = column === width - 1 ? Infinity : left + view.span / width;
-      let highest = -1;
-      const begin = row;
-      for (; row < last && x[row] < edge; row++) {
-        if (highest < 0 || total(row) > total(highest)) highest = row;
-      }
-      if (row === begin) continue;
+    for (const [left, begin, end] of pixelColumns(x, first, last, view, width)) {
+      let highest = begin;
+      for (let row = begin; row < end; row++) if (total(row) > total(highest)) highest = row;
       // The highest fills its pixel, so that it can be seen; what came last holds from there on.
-      rows.push(highest, row - 1);
+      rows.push(highest, end - 1);
       at.push(left, left + view.span / width);
     }
     return [rows, at];
@@ -62,109 +56,44 @@ function makeStackChart({ label, x, layers, view, tickText, describe, xLabel, in
       }
       sums.push(below);
     });
-    top = below.reduce((most, value) => Math.max(most, value), 0) || 1;
+    top = (below.reduce((most, value) => Math.max(most, value), 0) || 1) * 1.06;
     return [at, ...sums.reverse()];
   }
 
-  function refresh() {
-    const fresh = data();
-    chart.batch(() => {
-      chart.setData(fresh, false);
-      chart.setScale("x", { min: view.start, max: view.end });
-      chart.setScale("y", { min: 0, max: top * 1.06 });
-    });
-  }
-
-  const valuesAt = (at) => {
-    const row = countUpTo(x, at) - 1;
-    return layers.map((layer) => (row < 0 ? null : layer.values[row]));
-  };
-  function read(at) {
-    const values = at === null ? layers.map(() => null) : valuesAt(at);
-    [...values].reverse().forEach((value, i) => {
-      legend.values[i].textContent = value === null ? "" : bytes(value);
-    });
-    where.textContent = at === null ? "" : describe(at);
-  }
-
-  const options = {
+  const made = makeTimeChart({
+    holder,
+    label,
     height: 260,
-    cursor: {
-      ...(view.shared ? { sync: SAME_CURSOR } : {}),
-      drag: { x: true, y: false, setScale: false },
+    view,
+    isSynced: Boolean(view.shared),
+    xAxis: {
+      values: tickText,
+      space: 64,
+      size: xLabel ? 30 : 32,
+      ...(incrs ? { incrs } : {}),
+      ...(xLabel ? { label: xLabel, labelSize: 18, labelFont: FONT, labelGap: 0 } : {}),
+    },
+    series: [...layers].reverse().map((layer) => ({
+      label: layer.label,
+      stroke: () => layer.color(),
+      width: 0,
+      fill: () => layer.color(),
+      paths: uPlot.paths.stepped({ align: 1 }),
       points: { show: false },
-      bind: { dblclick: () => null },
+    })),
+    hooks: {},
+    legend,
+    data,
+    top: () => top,
+    told: (at) => {
+      const row = countUpTo(x, at) - 1;
+      return layers.map((layer) => [layer.label, row < 0 ? null : layer.values[row]]).reverse();
     },
-    scales: {
-      x: { time: false, range: () => [view.start, view.end] },
-      y: { range: () => [0, top * 1.06] },
-    },
-    axes: [
-      axis({
-        values: tickText,
-        space: 64,
-        size: xLabel ? 30 : 32,
-        ...(incrs ? { incrs } : {}),
-        ...(xLabel ? { label: xLabel, labelSize: 18, labelFont: FONT, labelGap: 0 } : {}),
-      }),
-      byteAxis(),
-    ],
-    series: [
-      {},
-      ...[...layers].reverse().map((layer) => ({
-        label: layer.label,
-        stroke: () => layer.color(),
-        width: 0,
-        fill: () => layer.color(),
-        paths: uPlot.paths.stepped({ align: 1 }),
-        points: { show: false },
-      })),
-    ],
-    hooks: {
-      setSelect: [
-        (u) => {
-          const { left, width } = u.select;
-          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-          if (width > 3) view.set(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
-        },
-      ],
-      setCursor: [(u) => read(u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null)],
-    },
-  };
-
-  let cursor = null;
-  function moveCursor(at) {
-    cursor = Math.min(Math.max(at, view.start), view.end);
-    chart.setCursor({ left: chart.valToPos(cursor, "x"), top: 40 });
-    const told = layers.map((layer, i) => [layer.label, valuesAt(cursor)[i]]).reverse();
-    spoken.textContent = `${describe(cursor)}: ${told
-      .filter(([, value]) => value)
-      .map(([name, value]) => `${name} ${bytes(value)}`)
-      .join(", ")}`;
-  }
-  const stepBy = (part) => () => moveCursor((cursor ?? (view.start + view.end) / 2) + part * view.span);
-  focusable(holder, label, {
-    ArrowLeft: stepBy(-0.01),
-    ArrowRight: stepBy(0.01),
-    "Shift+ArrowLeft": () => view.pan(-0.25),
-    "Shift+ArrowRight": () => view.pan(0.25),
-    "+": () => view.zoom(0.5),
-    "=": () => view.zoom(0.5),
-    "-": () => view.zoom(2),
-    0: () => view.whole(),
+    speaks: (value) => value > 0,
+    describe,
+    keys: {},
   });
-
-  let chart = null;
-  function attach() {
-    chart = makeChart(holder, options, data());
-    steerWithPointer(chart, view);
-    new ResizeObserver(refresh).observe(holder);
-    view.listeners.push(refresh);
-    refresh();
-    return chart;
-  }
-  const root = el("div", { class: "device" }, holder, el("div", { class: "under" }, legend.root, where), spoken);
-  return { root, attach };
+  return { root: made.root, attach: made.attach };
 }
 
 /** Whole numbers on an axis of steps. */

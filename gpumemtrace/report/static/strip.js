@@ -75,6 +75,15 @@ class Steps {
   }
 }
 
+/** Time, step and phase; known: {steps, phases}, or null. */
+function momentInWords(time, known, view) {
+  const parts = [moment(time, view.span)];
+  const [step, phase] = [known?.steps.at(time) ?? null, known?.phases.at(time)];
+  if (step !== null) parts.push(`step ${number(step)}`);
+  if (phase) parts.push(phase);
+  return parts.join(" · ");
+}
+
 /** A canvas over the whole width whose plot lies as those of the charts do. */
 function makeStrip(view, phases, steps, colorOf) {
   const canvas = el("canvas", { class: "strip", "aria-hidden": "true" });

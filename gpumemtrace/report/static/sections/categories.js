@@ -28,12 +28,3 @@ renderers.categories = (data, root, report) => {
     chart.attach();
   }
 };
-
-/** Time, step and phase. */
-function momentInWords(time, charts, view) {
-  const parts = [moment(time, view.span)];
-  const [step, phase] = [charts?.steps.at(time) ?? null, charts?.phases.at(time)];
-  if (step !== null) parts.push(`step ${number(step)}`);
-  if (phase) parts.push(phase);
-  return parts.join(" · ");
-}
