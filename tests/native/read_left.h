@@ -59,4 +59,34 @@ inline void check_nothing_wrong(Reader& reader, const std::vector<Event>& all) {
   REQUIRE(next == got.size());
 }
 
+// Cut anywhere behind its preamble, a trace gives all chunks before the cut: nothing is given up
+// that was whole.
+inline void check_cuts(const Bytes& whole, const std::vector<Event>& events) {
+  const auto undamaged = open(whole);
+  for (std::size_t size = sizeof(Preamble); size < whole.size(); ++size) {
+    CAPTURE(size);
+    const auto reader = open(first_bytes(whole, size));
+    REQUIRE_FALSE(reader->problems().empty());
+    check_nothing_wrong(*reader, events);
+    std::uint64_t expected = 0;
+    for (const ChunkInfo& chunk : undamaged->chunks()) {
+      if (chunk.end() <= size) expected += chunk.count;
+    }
+    CHECK(read_all(*reader).size() == expected);
+  }
+}
+
+// Whatever bit is flipped, that is reported and `least` events are left.
+inline void check_flips(const Bytes& whole, const std::vector<Event>& events, std::size_t least) {
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    CAPTURE(bit);
+    Bytes damaged = whole;
+    damaged[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+    const auto reader = open(damaged);
+    check_nothing_wrong(*reader, events);
+    REQUIRE_FALSE(reader->problems().empty());
+    CHECK(read_all(*reader).size() >= least);
+  }
+}
+
 }  // namespace gpumemtrace

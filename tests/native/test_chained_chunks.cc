@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "event_table.h"
+#include "read_everything.h"
 #include "read_left.h"
 #include "trace_bytes.h"
 
@@ -52,33 +54,12 @@ TEST_CASE("every chunk of a chain can be read alone, in any order") {
 
 TEST_CASE("a chain cut anywhere gives all chunks before the cut") {
   const auto events = random_events(35, 64, 1);
-  const Bytes whole = chained_trace(events, true);
-  const auto undamaged = open(whole);
-  for (std::size_t size = sizeof(Preamble); size < whole.size(); ++size) {
-    CAPTURE(size);
-    const auto reader = open({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)});
-    REQUIRE_FALSE(reader->problems().empty());
-    check_nothing_wrong(*reader, events);
-    std::uint64_t expected = 0;
-    for (const ChunkInfo& chunk : undamaged->chunks()) {
-      if (chunk.end() <= size) expected += chunk.count;
-    }
-    CHECK(read_all(*reader).size() == expected);
-  }
+  check_cuts(chained_trace(events, true), events);
 }
 
 TEST_CASE("a flipped bit costs what follows up to the next keyframe, and is reported") {
   const auto events = training_events(55);
-  const Bytes whole = chained_trace(events, true);
-  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
-    CAPTURE(bit);
-    Bytes damaged = whole;
-    damaged[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
-    const auto reader = open(damaged);
-    check_nothing_wrong(*reader, events);
-    REQUIRE_FALSE(reader->problems().empty());
-    CHECK(read_all(*reader).size() >= 35);
-  }
+  check_flips(chained_trace(events, true), events, 35);
 }
 
 TEST_CASE("damaged chunks take the rest of their chain with them, and no more") {
@@ -131,9 +112,7 @@ TEST_CASE("chunks cut out of a chain are missed by their numbers, with what buil
     for (std::size_t last = first + 1; last < 8; ++last) {
       CAPTURE(first);
       CAPTURE(last);
-      Bytes bytes = whole;
-      bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(offsets[first + 1]),
-                  bytes.begin() + static_cast<std::ptrdiff_t>(offsets[last + 1]));
+      const Bytes bytes = without(whole, offsets[first + 1], offsets[last + 1]);
       std::vector<bool> bad(8);
       std::fill(bad.begin() + static_cast<std::ptrdiff_t>(first),
                 bad.begin() + static_cast<std::ptrdiff_t>(last), true);
@@ -172,16 +151,7 @@ TEST_CASE("no chain makes the reader crash when all checksums are right") {
       bytes[random() % bytes.size()] = static_cast<std::uint8_t>(random());
     }
     repair_checksums(bytes);
-    try {
-      const auto reader = open(bytes);
-      for (std::size_t i = 0; i < reader->chunks().size(); ++i) {
-        const std::uint64_t count = reader->count(i, i + 1);
-        if (count > 100'000) continue;
-        EventTable table(static_cast<std::size_t>(count));
-        reader->read(i, i + 1, table.columns());
-      }
-    } catch (const FormatError&) {
-    }
+    read_everything(std::move(bytes));
   }
 }
 

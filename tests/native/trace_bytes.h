@@ -45,6 +45,17 @@ inline std::vector<std::size_t> chunk_offsets(const Bytes& bytes) {
   return offsets;
 }
 
+inline Bytes first_bytes(const Bytes& bytes, std::size_t count) {
+  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+// The same without the bytes `first` to `end` (exclusive).
+inline Bytes without(Bytes bytes, std::size_t first, std::size_t end) {
+  bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(first),
+              bytes.begin() + static_cast<std::ptrdiff_t>(end));
+  return bytes;
+}
+
 // Makes every checksum right that can be found, so that damage gets past them: what remains are
 // files made to hurt.
 inline void repair_checksums(Bytes& bytes) {

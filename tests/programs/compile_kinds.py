@@ -4,8 +4,9 @@ import json
 import warnings
 
 import torch
+from telltale import SIZE
 from torch import nn
-from witness import SIZE, note
+from witness import note
 
 seen = []
 warnings.showwarning = lambda message, *args, **kwargs: seen.append(str(message))

@@ -9,22 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from telltale import SIZE
 from torch import nn
-
-PLACES = (
-    "init",
-    "collate",
-    "batch",
-    "forward",
-    "checkpointed",
-    "eval",
-    "loss",
-    "backward",
-    "clip",
-    "step",
-    "after_step",
-)
-SIZE = {place: 10_001 + 1_000 * number for number, place in enumerate(PLACES)}
 
 
 def note(place: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from runpy import run_path
 
 from simgpu import run_simulated
 
@@ -14,6 +15,8 @@ from gpumemtrace.trace import Trace
 __all__ = ["PLACE_OF", "PROGRAMS", "places", "record_programs"]
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
+# Run instead of imported: the folder is no part of this process's path, and has names of its own.
+PLACE_OF = {size: place for place, size in run_path(str(PROGRAMS / "telltale.py"))["SIZE"].items()}
 
 # One torch import for all; each program is run as it is, as __main__.
 _DRIVER = """
@@ -43,20 +46,3 @@ def places(trace: Trace) -> Counter[tuple[str, str, int]]:
         if kind == 1 and int(size) in PLACE_OF:
             found[PLACE_OF[int(size)], trace.phase_name(int(phase)) or "", int(step)] += 1
     return found
-
-
-# As in programs/witness.py, which only the child can import: it needs torch.
-PLACES = (
-    "init",
-    "collate",
-    "batch",
-    "forward",
-    "checkpointed",
-    "eval",
-    "loss",
-    "backward",
-    "clip",
-    "step",
-    "after_step",
-)
-PLACE_OF = {10_001 + 1_000 * number: place for number, place in enumerate(PLACES)}
