@@ -49,7 +49,9 @@ def window_of(batches: Iterator[Batch], first: int, end: int) -> Iterator[Batch]
             open_phases.feed(before)
             yield before
         if is_beginning:
-            yield batch.window(cut[0], cut[1], first_event=0, is_lead_in=False)
+            first_one = batch.window(cut[0], cut[1], first_event=0, is_lead_in=False)
+            yield first_one
+            open_phases.forget(first_one)
             event += int(np.count_nonzero(batch.is_event[cut[0] : cut[1]]))
             yield from open_phases.marks(batch, cut[0], event)
         if cut[2] > cut[1]:
@@ -88,6 +90,11 @@ class _OpenPhases:
         for thread in np.unique(batch.raw["thread"][marks]).tolist():
             last = int(marks[batch.raw["thread"][marks] == thread][-1])
             self._marks[thread] = batch.window(last, last + 1, first_event=0, is_lead_in=False)
+
+    def forget(self, batch: Batch) -> None:
+        """Drop what the marks of the slice's first record replace."""
+        for thread in batch.raw["thread"][batch.rows_of(Kind.PHASE)].tolist():
+            self._marks.pop(thread, None)
 
     def marks(self, batch: Batch, place: int, first_event: int) -> Iterator[Batch]:
         """Yield the marks again, at the time of record ``place`` of the slice's first batch."""

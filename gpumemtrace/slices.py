@@ -62,6 +62,8 @@ def window_of_time(
         at = batch.raw["time_ns"]
         if first is None and (at >= start_ns).any():
             first = batch.first_record + int(np.argmax(at >= start_ns))
+            if end_ns > span_ns()[1]:
+                break  # all that follows
         # Clocks of several threads may step back a little: the first one behind is the end.
         if (at >= end_ns).any():
             stop = batch.first_record + int(np.argmax(at >= end_ns))

@@ -84,12 +84,26 @@ def test_the_highest_row_is_the_peak_and_what_owned_it():
     assert {name: size for name, size in row.items() if size} == groups
 
 
-def test_a_slice_knows_what_was_there_before():
-    builder = TraceBuilder().phase("forward").alloc(512, 3 * MIB).step(1).alloc(1 << 30, MIB)
-    part = builder.step(2).trace().slice(steps=(1, 2))
-    (found,) = find_category_timeline(part, columns=4)
-    assert found.allocated_bytes.tolist() == [4 * MIB]
-    assert found.category_bytes.sum() == 4 * MIB
+@pytest.mark.parametrize("batch_records", [1, 3, 1 << 18])
+def test_a_slice_begins_with_what_was_there_before(batch_records):
+    builder = TraceBuilder().phase("forward").alloc(512, 3 * MIB).alloc(512, 7 * MIB, device=1)
+    builder.step(1).phase("backward", after_ns=5000).alloc(1 << 30, MIB, after_ns=2000)
+    trace = builder.step(2).trace(batch_records=batch_records)
+    part = trace.slice(steps=(1, 2))
+    first, second = find_category_timeline(part, columns=4)
+    start, end = part.time_span_ns
+    assert first.time_ns.tolist() == [start, end - 1000]
+    assert first.allocated_bytes.tolist() == [3 * MIB, 4 * MIB]
+    assert first.category_bytes.sum(axis=1).tolist() == [3 * MIB, 4 * MIB]
+    # A device without a record in the slice is what it was.
+    assert (second.device, second.time_ns.tolist()) == (1, [start])
+    assert second.allocated_bytes.tolist() == second.category_bytes.sum(axis=1).tolist()
+    assert second.allocated_bytes.tolist() == [7 * MIB]
+    # The picture is filled from its left edge on.
+    for found in (first, second):
+        from_ns, row = found.envelope(start, end, columns=4)
+        assert from_ns[0] == start
+        assert found.allocated_bytes[row[0]] == found.allocated_bytes[0]
 
 
 def test_no_columns_is_an_error():

@@ -22,12 +22,14 @@ __all__ = [
 ]
 
 _NONE = np.zeros(0, np.int64)
+_BEFORE = -1  # the position of what a slice begins with, before its first record
 
 
 @dataclass(frozen=True)
 class CategoryTimeline:
     """One device, at the highest and the last record of each column of the picture.
 
+    A slice begins with what the records before it left in use, at its first instant.
     ``time_ns`` int64 (n); ``allocated_bytes`` int64 (n); ``category_bytes`` int64 (n, 8), columns
     `CATEGORY_NAMES`; ``rest_bytes`` int64 (n): what the line says beyond the blocks that the trace
     has seen (some came before it, or were lost). Each row with its rest adds up to the line.
@@ -85,7 +87,10 @@ class PlaceSampler:
         self._last: dict[int, list[npt.NDArray[np.int64]]] = {}
 
     def begin(self, initial: dict[int, dict[str, int]]) -> None:
-        """Take nothing: what was in use before shows with the first record."""
+        """Take the lines as they are before the first record."""
+        for device, lines in initial.items():
+            place = np.array([[0], [_BEFORE], [self._start_ns], [lines["allocated"]]], np.int64)
+            self._highest[device], self._last[device] = [place], [place]
 
     def feed(self, batch: Batch, lines: Lines) -> None:
         """Take the next batch."""
@@ -127,16 +132,24 @@ class CategoryReader:
         self._places = sampler.places()
         number = [np.full(rows.shape[1], device) for device, rows in self._places.items()]
         position = np.concatenate([_NONE, *(rows[0] for rows in self._places.values())])
-        self._order = np.argsort(position)
+        self._order = np.argsort(position, kind="stable")
         self._position = position[self._order]
         self._device = np.concatenate([_NONE, *number])[self._order].astype(np.int16)
+        # What a slice begins with is read at the end of each batch before it: the last one counts.
+        self._before = self._device[self._position == _BEFORE]
+        self._at_begin = np.zeros((len(self._before), len(CATEGORY_NAMES)), np.int64)
         self._groups = _core.LiveGroups(categories.category_id, len(trace.phase_names))
-        self._sums = [np.zeros((0, len(CATEGORY_NAMES)), np.int64)]
+        self._sums: list[npt.NDArray[np.int64]] = []
         self._done = 0
 
     def feed(self, batch: Batch) -> None:
         """Take the next batch, also of the lead-in."""
-        end = self._done if batch.is_lead_in else self._done + len(batch)
+        if batch.is_lead_in:
+            rows = np.full(len(self._before), len(batch) - 1, np.int64)
+            sums = self._groups.feed(batch.raw, batch.step, batch.phase, rows, self._before)
+            self._at_begin = sums[0]
+            return
+        end = self._done + len(batch)
         mine = slice(*np.searchsorted(self._position, [self._done, end]).tolist())
         rows = self._position[mine] - self._done
         sums = self._groups.feed(batch.raw, batch.step, batch.phase, rows, self._device[mine])
@@ -146,7 +159,7 @@ class CategoryReader:
     def finish(self) -> tuple[CategoryTimeline, ...]:
         """Return what was found."""
         by_category = np.empty((len(self._position), len(CATEGORY_NAMES)), np.int64)
-        by_category[self._order] = np.vstack(self._sums)
+        by_category[self._order] = np.vstack([self._at_begin, *self._sums])
         result, first = [], 0
         for one, (_, time_ns, allocated) in self._places.items():
             mine_of = by_category[first : first + len(time_ns)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumemtrace.cli.options import print_next, refuse_to_overwrite, writing
-from gpumemtrace.cli.plot_options import DOTS_PER_INCH, EPILOG, add_options
+from gpumemtrace.cli.plot_options import DOTS_PER_INCH, EPILOG, add_options, check_parts
 from gpumemtrace.errors import GpuMemTraceError
 
 if TYPE_CHECKING:
@@ -37,39 +37,22 @@ def add_parser(
 def run(args: argparse.Namespace) -> int:
     """Draw the picture and say what to type next."""
     kind: str = args.kind or ("timeline" if args.other is None else "compare")
-    is_pair = kind == "compare"
-    if not is_pair and (args.other or args.steps_a or args.steps_b):
-        raise GpuMemTraceError(f"plot --kind {kind} shows one trace: two are for --kind compare")
-    if is_pair and (args.steps or args.time):
-        raise GpuMemTraceError("plot --kind compare takes --steps-a and --steps-b")
+    check_parts(args, kind)
     suffix = ".png" if kind == "timeline" else f".{kind}.png"
     output: Path = args.output or args.trace.with_suffix(suffix)
     if output.suffix.lower() not in _SUFFIXES:
         raise GpuMemTraceError(f"{output}: the name must end with {', '.join(_SUFFIXES)}")
     refuse_to_overwrite(output, force=args.force)
 
-    from gpumemtrace.cli.reading import (
-        open_sides,
-        open_trace,
-        slice_trace,
-        tell_damage,
-        warn_of_silent_devices,
-    )
+    from gpumemtrace.cli.plot_input import choose_shown
+    from gpumemtrace.cli.reading import tell_damage, warn_of_silent_devices
 
-    others: dict[str, Any] = {}
-    if is_pair:
-        command = "gpumemtrace plot --kind compare"
-        steps = {"steps_a": args.steps_a, "steps_b": args.steps_b}
-        shown, others["other"] = open_sides(
-            args.trace, args.other, command=command, quiet=args.quiet, **steps
-        )
-    else:
-        shown = slice_trace(open_trace(args.trace, quiet=args.quiet), args.steps, args.time)
+    shown, others, left_out = choose_shown(args, kind)
     _draw(kind, shown, others, args, output)
     tell_damage(shown, *others.values())
     warn_of_silent_devices(shown, args.device, *others.values())
     if not args.quiet:
-        print(f"Wrote {output}")
+        print(f"Wrote {output}{left_out}")
     print_next(*_next_command(args, kind, shown), quiet=args.quiet)
     return 0
 

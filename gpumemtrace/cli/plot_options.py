@@ -15,9 +15,10 @@ from gpumemtrace.cli.options import (
     parse_size_inches,
     parse_time,
 )
+from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.plot import KINDS
 
-__all__ = ["DOTS_PER_INCH", "EPILOG", "add_options"]
+__all__ = ["DOTS_PER_INCH", "EPILOG", "add_options", "check_parts"]
 
 DOTS_PER_INCH = 150
 
@@ -70,3 +71,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="light, dark, or a style sheet of matplotlib's: a name or a file",
     )
     add_quiet(parser)
+
+
+def check_parts(args: argparse.Namespace, kind: str) -> None:
+    """Raise `GpuMemTraceError` for traces or parts of them that figure ``kind`` does not take."""
+    is_pair = kind == "compare"
+    if not is_pair and (args.other or args.steps_a or args.steps_b):
+        raise GpuMemTraceError(f"plot --kind {kind} shows one trace: two are for --kind compare")
+    if is_pair and (args.steps or args.time):
+        raise GpuMemTraceError("plot --kind compare takes --steps-a and --steps-b")
