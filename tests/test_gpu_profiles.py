@@ -61,12 +61,37 @@ def test_any_other_card_by_memory_and_compute_capability() -> None:
 
 
 @pytest.mark.parametrize(
+    ("capability", "like", "sm_count"),
+    [
+        ("7.2", "7.0", 80),
+        ("8.8", "8.7", 16),
+        ("11.0", "10.3", 148),
+        ("12.1", "12.0", 48),
+        ("12.9", "12.0", 48),
+    ],
+)
+def test_a_compute_capability_without_figures_takes_those_below_it(
+    capability: str, like: str, sm_count: int
+) -> None:
+    found = make_profile("24GiB", capability).sim_variables()
+    below = make_profile("24GiB", like, sm_count=sm_count).sim_variables()
+    assert found["GPUMEMTRACE_SIM_COMPUTE_CAPABILITY"] == capability
+    own = ("GPUMEMTRACE_SIM_COMPUTE_CAPABILITY", "GPUMEMTRACE_SIM_NAME")
+    assert {k: v for k, v in found.items() if k not in own} == {
+        k: v for k, v in below.items() if k not in own
+    }
+
+
+@pytest.mark.parametrize(
     ("memory", "capability", "sm_count", "message"),
     [
         ("lots", "9.0", None, "is not a size"),
         ("1MiB", "9.0", None, "64 MiB"),
-        ("24GiB", "9", None, "compute-capability 9 is not"),
-        ("24GiB", "6.1", None, "7.0, 7.5, 8.0"),
+        ("24GiB", "9", None, "compute-capability '9' is not two numbers like 9.0 or 12.1"),
+        ("24GiB", "sm_90", None, "'sm_90' is not two numbers"),
+        ("24GiB", "9.01", None, "'9.01' is not two numbers"),
+        ("24GiB", "6.1", None, "6.1: from 7.0 .V100. to 12.9 can be simulated"),
+        ("24GiB", "13.0", None, "13.0: from 7.0 .V100. to 12.9 can be simulated"),
         ("24GiB", "9.0", 0, "at least one SM"),
     ],
 )

@@ -35,6 +35,37 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trace]:
 
 
 @pytest.mark.simgpu
+def test_equal_models_and_optimizers_are_one_entry_with_a_count(tmp_path: Path) -> None:
+    program = """
+import torch
+layers = [torch.nn.Linear(16, 16, device="cuda") for _ in range(12)]
+optimizers = [torch.optim.SGD([p], lr=0.1) for layer in layers for p in layer.parameters()]
+head = torch.nn.Linear(16, 4, device="cuda")
+optimizers.append(torch.optim.SGD(head.parameters(), lr=0.1))
+for step in range(2):
+    x = torch.ones(4, 16, device="cuda")
+    for layer in layers:
+        x = layer(x)
+    head(x).sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+"""
+    path = tmp_path / "run.gmt"
+    python(*RUN, "-o", str(path), "-c", program, cwd=tmp_path)
+    record = gpumemtrace.open(path).run_record
+    training = record["training"]
+    linear, other = training["models"]
+    assert (linear["class"], linear["count"]) == ("torch.nn.modules.linear.Linear", 12)
+    assert linear["parameters"] == {"float32": 16 * 17}
+    assert "count" not in other
+    assert [entry.get("count", 1) for entry in training["optimizers"]] == [12, 12, 1]
+    assert describe_training(record)[:2] == [
+        "12 x Linear, 272 parameters each in float32 and 1 more",
+        "12 x SGD (lr 0.1) and 13 more",
+    ]
+
+
+@pytest.mark.simgpu
 def test_a_plain_loop(traces: dict[str, Trace]) -> None:
     training = traces["plain_loop"].run_record["training"]
     assert training["models"] == [PLAIN]

@@ -8,7 +8,9 @@ the number of SMs. The others are there for scripts that look at them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gpumemtrace.errors import InstallError
 from gpumemtrace.units import GIB, KIB, MIB, parse_bytes
@@ -31,7 +33,8 @@ class _PerSm:
     shared_optin_bytes: int
 
 
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". What is not here
+# takes the next one below it.
 _PER_SM = {
     (7, 0): _PerSm(2048, 32, 96 * KIB, 96 * KIB),
     (7, 5): _PerSm(1024, 16, 64 * KIB, 64 * KIB),
@@ -46,7 +49,7 @@ _PER_SM = {
 }
 
 # SMs of a card with that compute capability, for `--memory` without `--sm-count`: V100, T4, A100,
-# A10, Orin, L40S, H100, B200, B300, RTX 5090.
+# A10, Orin, L40S, H100, B200, B300, RTX 5090, GB10.
 _USUAL_SM_COUNT = {
     (7, 0): 80,
     (7, 5): 40,
@@ -58,7 +61,12 @@ _USUAL_SM_COUNT = {
     (10, 0): 148,
     (10, 3): 148,
     (12, 0): 170,
+    (12, 1): 48,
 }
+# The first and the last that can be asked for, the digit after the point aside.
+_FIRST_MAJOR, _LAST_MAJOR = 7, 12
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class GpuProfile:
 
     def sim_variables(self) -> dict[str, str]:
         """Return the environment variables that describe this card to the simulated GPU."""
-        per_sm = _PER_SM[self.compute_capability]
+        per_sm = _nearest(_PER_SM, self.compute_capability)
         values = {
             "NAME": self.name,
             "MEMORY_BYTES": self.memory_bytes,
@@ -260,7 +268,7 @@ def make_profile(
         memory_bytes=memory_bytes,
         memory_source="as asked for",
         compute_capability=capability,
-        sm_count=sm_count or _USUAL_SM_COUNT[capability],
+        sm_count=sm_count or _nearest(_USUAL_SM_COUNT, capability),
         l2_bytes=40 * MIB,
         clock_khz=1_410_000,
         memory_clock_khz=1_215_000,
@@ -281,12 +289,24 @@ def _check_memory(memory: str | int) -> int:
 
 
 def _check_compute_capability(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"\s*(\d+)\.(\d)\s*", text)
-    capability = (int(match[1]), int(match[2])) if match else None
-    if capability not in _PER_SM:
-        known = ", ".join(f"{major}.{minor}" for major, minor in _PER_SM)
-        raise InstallError(f"--compute-capability {text} is not among those known here: {known}")
+    match = re.fullmatch(r"\s*(\d{1,2})\.(\d)\s*", text)
+    if match is None:
+        raise InstallError(
+            f"--compute-capability {text!r} is not two numbers like 9.0 or 12.1, as "
+            "torch.cuda.get_device_capability() tells them"
+        )
+    capability = int(match[1]), int(match[2])
+    if not _FIRST_MAJOR <= capability[0] <= _LAST_MAJOR:
+        raise InstallError(
+            f"--compute-capability {text}: from {_FIRST_MAJOR}.0 (V100) to {_LAST_MAJOR}.9 can be "
+            "simulated, such as 9.0 (H100)"
+        )
     return capability
+
+
+def _nearest(table: Mapping[tuple[int, int], _T], capability: tuple[int, int]) -> _T:
+    """Return the entry for a compute capability, or for the next one below it."""
+    return table[max(known for known in table if known <= capability)]
 
 
 def _normalize(name: str) -> str:

@@ -13,6 +13,8 @@ Keys:
     once, sorted).
 ``optimizers``
     list of ``class, settings, groups, parameters, state`` (dtype -> elements).
+
+    Of both lists equal entries are one, with ``count``, how many there were.
 ``autocast``
     dtype of the first autocast region on the GPU; None = there was none.
 ``grad_scaler``, ``activation_checkpointing``
@@ -37,8 +39,10 @@ from gpumemtrace.capture.forward_watch import ForwardWatch
 
 __all__ = ["TrainingRecord"]
 
-_MOST_MODELS = 8
-_MOST_OPTIMIZERS = 8
+# As many are looked at (an optimizer for each parameter, say), of which so many kinds are told.
+_MOST_MODELS = 64
+_MOST_OPTIMIZERS = 256
+_MOST_KINDS = 8
 _MOST_SHAPES = 32
 _MOST_COUNTS = 64
 _WRAPPERS = ("_orig_mod", "module")  # torch.compile's; DistributedDataParallel's, DataParallel's
@@ -95,11 +99,11 @@ class TrainingRecord:
         self._look_at_models()
         usual = self._backwards_per_step.most_common(1)
         return {
-            "models": [
+            "models": _merged(
                 model | self._inputs_of(number, names)
                 for number, (_, model, names) in list(self._models.items())
-            ],
-            "optimizers": [optimizer for _, optimizer in self._optimizers],
+            ),
+            "optimizers": _merged(optimizer for _, optimizer in self._optimizers),
             "autocast": self._autocast,
             **self._seen,
             "backwards_per_step": usual[0][0] if usual else None,
@@ -173,6 +177,22 @@ class TrainingRecord:
         setattr(owner, name, ours)
         self.wrappers.append(wrapper)
         self._undo.append(undo)
+
+
+def _merged(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first kinds of entries, each once, with ``count`` if there were several."""
+    found: list[dict[str, Any]] = []
+    counts: list[int] = []
+    for entry in entries:
+        if entry in found:
+            counts[found.index(entry)] += 1
+        else:
+            found.append(entry)
+            counts.append(1)
+    return [
+        entry | ({"count": count} if count > 1 else {})
+        for entry, count in zip(found[:_MOST_KINDS], counts[:_MOST_KINDS], strict=True)
+    ]
 
 
 def _describe_model(model: Any, wrappers: list[str]) -> dict[str, Any]:

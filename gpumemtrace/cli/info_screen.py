@@ -49,6 +49,7 @@ def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
         lines.append(("" if i else "trained", phrase))
     if simulated := facts["simulated"]:
         gpu = simulated.get("gpu") if isinstance(simulated, dict) else simulated
-        lines.append(("simulated", f"{gpu}: there was no GPU"))
+        name = str(gpu).removeprefix("Simulated ")
+        lines.append(("simulated", f"{name}: there was no GPU"))
     lines += [("problem", problem) for problem in facts["problems"]]
     return lines

@@ -40,7 +40,9 @@ def describe_training(record: Mapping[str, Any]) -> list[str]:
 
 def _model(model: Mapping[str, Any]) -> str:
     dtypes = " and ".join(map(str, _mapping(model.get("parameters"))))
-    text = f"{_class(model)}, {_count(_parameters(model))} parameters in {dtypes or 'no dtype'}"
+    each = " each" if _times(model) > 1 else ""
+    parameters = f"{_count(_parameters(model))} parameters{each} in {dtypes or 'no dtype'}"
+    text = f"{_class(model)}, {parameters}"
     trained = model.get("trained_parameters")
     if isinstance(trained, int) and trained < _parameters(model):
         text += f" ({_count(trained)} trained)"
@@ -75,11 +77,19 @@ def _shape(shapes: list[list[int]]) -> str:
 
 
 def _others(entries: list[Mapping[str, Any]]) -> str:
-    return f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+    more = sum(_times(entry) for entry in entries[1:])
+    return f" and {more} more" if more else ""
+
+
+def _times(entry: Mapping[str, Any]) -> int:
+    """How many entries of the record this one stands for."""
+    count = entry.get("count")
+    return count if isinstance(count, int) else 1
 
 
 def _class(entry: Mapping[str, Any]) -> str:
-    return str(entry.get("class")).rpartition(".")[2]
+    name = str(entry.get("class")).rpartition(".")[2]
+    return f"{_times(entry)} x {name}" if _times(entry) > 1 else name
 
 
 def _parameters(model: Mapping[str, Any]) -> int:
