@@ -186,6 +186,33 @@ def test_the_keyboard_alone_is_enough(gpt2):
     assert page.locator("#timeline .device [role=status]").first.inner_text() != told
 
 
+def test_tab_goes_through_the_page_and_out_again(gpt2):
+    """Each stop is in view, not under the bar at the top, and has an outline."""
+    look = """(() => {
+      const element = document.activeElement;
+      if (element === document.body) return null;
+      const {left, top, width} = element.getBoundingClientRect();
+      const hit = document.elementFromPoint(Math.max(left + 3, 0), Math.max(top + 3, 0));
+      return {
+        name: element.outerHTML.slice(0, 80),
+        seen: width > 0 && hit !== null && (element.contains(hit) || hit.contains(element)),
+        outline: getComputedStyle(element).outlineStyle,
+        section: element.closest("main > section")?.id,
+      };
+    })()"""
+    stops = []
+    for _ in range(400):
+        gpt2.page.keyboard.press("Tab")
+        stop = gpt2.page.evaluate(look)
+        if stop is None:
+            break
+        stops.append(stop)
+    else:
+        raise AssertionError("Tab does not leave the page")
+    assert [stop for stop in stops if not stop["seen"] or stop["outline"] == "none"] == []
+    assert {"timeline", "peak", "gaps", "run"} <= {stop["section"] for stop in stops}
+
+
 def test_tables_are_sorted_and_filtered(gpt2):
     table = gpt2.page.locator("#phases .table").first
     head = table.get_by_role("columnheader", name="Peak allocated")
@@ -241,6 +268,18 @@ def test_a_line_can_be_hidden(gpt2):
     assert button.get_attribute("aria-pressed") == "false"
     shown = gpt2.ask("report.time.charts[0].uplot.series.filter((s) => s.show).map((s) => s.label)")
     assert "reserved" not in shown and "allocated" in shown
+
+
+def test_what_the_device_uses_is_hidden_where_it_dwarfs_the_rest(chromium, tmp_path):
+    builder = TraceBuilder().alloc(512, 10 * MIB).stats(*[10 * MIB] * 3, 20 * MIB)
+    builder.add(Kind.DEVICE_USED, size_bytes=550 * MIB, stream=1 << 34)
+    with opened(chromium, write_page(builder.trace(), tmp_path)) as found:
+        button = found.page.locator("#timeline .legend button", has_text="device used")
+        assert button.get_attribute("aria-pressed") == "false"
+        top = "report.time.charts[0].uplot.scales.y.max"
+        assert found.ask(top) < 30 * MIB
+        button.click()
+        assert found.ask(top) > 550 * MIB
 
 
 def test_light_dark_and_back(gpt2):

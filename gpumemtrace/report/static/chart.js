@@ -81,7 +81,7 @@ function makeChart(holder, options, data) {
 
 /**
  * Buttons that show and hide series, each with the value at the cursor.
- * entries: [{label, color, dash: null for an area}]. Returns {root, values: [element]}.
+ * entries: [{label, color, dash: null for an area, isHidden}]. Returns {root, values: [element]}.
  */
 function makeLegend(entries, toggle) {
   const values = [];
@@ -94,7 +94,7 @@ function makeLegend(entries, toggle) {
     themeListeners.push(recolor);
     const button = el(
       "button",
-      { type: "button", "aria-pressed": "true", title: `Show or hide ${entry.label}` },
+      { type: "button", "aria-pressed": String(!entry.isHidden), title: `Show or hide ${entry.label}` },
       mark,
       el("span", { class: "name" }, entry.label),
       value,

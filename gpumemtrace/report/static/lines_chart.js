@@ -62,16 +62,17 @@ function makeLinesChart(device, context) {
   const rows = lineRows(device, timeline);
   const names = LINE_ORDER.filter((name) => name in rows.values);
   const lines = names.map((name) => rows.values[name]);
-  const shown = names.map(() => true);
+  const shown = names.map((name) => name !== "device_used" || !pressesDown(rows.values));
   const holder = el("div", { class: "chart" });
   const styleOf = (name) => report.lines[name];
 
   const legend = makeLegend(
-    [...names].reverse().map((name) => ({
+    names.map((name, i) => ({
+      isHidden: !shown[i],
       label: styleOf(name).label,
       color: () => report.colors.lines[name],
       dash: LINE_DASHES[name] ? (name === "device_used" ? "dotted" : "dashed") : "solid",
-    })),
+    })).reverse(),
     (i, isShown) => {
       shown[names.length - 1 - i] = isShown;
       made.chart().setSeries(names.length - i, { show: isShown });
@@ -113,8 +114,9 @@ function makeLinesChart(device, context) {
     view,
     isSynced: true,
     xAxis: { values: timeTicks, space: 64, size: 32 },
-    series: names.map((name) =>
+    series: names.map((name, i) =>
       lineSeries(styleOf(name).label, () => report.colors.lines[name], {
+        show: shown[i],
         dash: LINE_DASHES[name],
         paths: uPlot.paths.stepped({ align: 1 }),
         fill: name === "allocated" ? () => report.colors.lines[name][currentTheme()] + "38" : null,
@@ -135,7 +137,16 @@ function makeLinesChart(device, context) {
     describe: (at) => momentInWords(at, { steps, phases }, view),
     keys: { p: toPeak },
   });
+  if (shown.includes(false)) {
+    put(made.root, el("p", { class: "quiet-text" }, "“device used” is hidden at first: beside it, the other lines would lie on the ground."));
+  }
   return { root: made.root, attach: made.attach, toPeak, rows, names, valuesAt };
+}
+
+/** Whether what the whole device has in use (its context alone is half a GiB) dwarfs the rest. */
+function pressesDown({ device_used: used, ...others }) {
+  const highest = (line) => line.reduce((most, value) => (value > most ? value : most), 0);
+  return used !== undefined && highest(used) > 5 * Math.max(...Object.values(others).map(highest));
 }
 
 function drawUncertain(chart, device) {

@@ -120,8 +120,9 @@ function drawSteps(context, view, steps, plot) {
   context.textAlign = "right";
   context.fillText("step", plot.left - 8, 2);
   context.textAlign = "left";
-  const spacing = ((plot.width / view.span) * (steps.start[last - 1] - steps.start[first])) /
-    Math.max(last - 1 - first, 1);
+  // The step that reaches into the view may have begun long before it, with the phase init.
+  const shown = steps.start[last - 1] - Math.max(steps.start[first], view.start);
+  const spacing = ((plot.width / view.span) * shown) / Math.max(last - 1 - first, 1);
   const stride = niceStride(STRIP.label / Math.max(spacing, 1e-9));
   let right = -Infinity;
   for (let i = first; i < last; i++) {
