@@ -71,6 +71,16 @@ def test_the_whole_help_is_one_screen_in_groups(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_a_command_does_is_wrapped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    description = parser_of(name).description
+    assert description is not None
+    lines = parser_of(name).format_help().split("positional arguments:")[0].splitlines()
+    assert " ".join(description.split()) in " ".join(lines)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_help_teaches_by_examples_that_parse(name: str) -> None:
     text = parser_of(name).format_help()
     examples = re.findall(rf"^  (?:eval \"\$\()?(gpumemtrace {name}\b.*)$", text, re.MULTILINE)

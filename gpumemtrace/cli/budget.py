@@ -47,7 +47,6 @@ def add_parser(
         description="Check traces against limits per phase, category, rank and step range, and "
         "against growth.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "traces", type=Path, metavar="TRACE", nargs="+", help="the trace files (.gmt) to read"

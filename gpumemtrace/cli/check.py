@@ -38,7 +38,6 @@ def add_parser(
         help="is the trace whole and sound? (exit status 0, 3, 4 or 5)",
         description="Read the whole trace and say whether it is whole and can be true.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_json(parser)

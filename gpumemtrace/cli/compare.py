@@ -27,13 +27,14 @@ def add_parser(
     parser = subparsers.add_parser(
         "compare",
         help="what is different between two runs, or two parts of one",
-        description="Compare two traces by phase and step: peaks, what phases keep, step time, and "
-        "the allocations that one has and the other has not.",
+        description="Compare two traces, or two parts of one, by phase and step: peaks, what "
+        "phases keep, step time, and the allocations that one has and the other has not.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trace", type=Path, metavar="A", help="the trace to compare with")
-    parser.add_argument("other", type=Path, metavar="B", nargs="?", help="the trace to compare")
+    parser.add_argument("trace", type=Path, metavar="A", help="the first trace")
+    parser.add_argument(
+        "other", type=Path, metavar="B", nargs="?", help="the second; without it, two parts of A"
+    )
     add_side_steps(parser)
     add_top(parser, what="allocations")
     add_json(parser)

@@ -30,7 +30,6 @@ def add_parser(
         help="Tab completion for bash and zsh",
         description="Print a script that makes your shell complete this command line.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=_SHELLS, metavar="SHELL", help=" or ".join(_SHELLS))
     return parser

@@ -35,7 +35,6 @@ def add_parser(
         description="Train a small GPT for 20 steps, on the GPU if there is one, else on a "
         "simulated one; then print the summary and draw the timeline.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_output(parser, help="the trace to write; the pictures go beside it")
     add_quiet(parser)

@@ -43,7 +43,6 @@ def add_parser(
         help="a trace for other tools: memory_viz, Perfetto, Parquet, CSV",
         description="Write a trace in a format that other tools read.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     parser.add_argument("--to", choices=FORMATS, required=True, help="the format")

@@ -43,7 +43,6 @@ def add_parser(
         help="what is cached and why, and what pins it",
         description="Show cached memory by cause, what a request could get of it, what pins it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_device(parser, default="the first")

@@ -1,11 +1,28 @@
-"""``gpumemtrace --help``: the commands in groups, on one screen."""
+"""``gpumemtrace --help``: the commands in groups, on one screen; and the help of each command."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["GroupedParser"]
+__all__ = ["CommandParser", "GroupedParser"]
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """A paragraph without line breaks is wrapped; text with its own (examples) stands as it is."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" in text.strip():
+            return super()._fill_text(text, width, indent)
+        return argparse.HelpFormatter._fill_text(self, text, width, indent)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of one command."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**({"formatter_class": _Formatter} | options))
 
 
 class GroupedParser(argparse.ArgumentParser):

@@ -48,7 +48,6 @@ def add_parser(
         help="does memory grow from step to step? (exit status 0, 10 or 11)",
         description="Judge whether memory grows from step to step, how fast, and what grows.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_categories(parser)

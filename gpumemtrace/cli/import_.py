@@ -32,7 +32,6 @@ def add_parser(
         help="a PyTorch memory snapshot (.pickle) as a trace",
         description="Turn a PyTorch memory snapshot into a trace, so that every view works on it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="the snapshot's pickle")
     add_output(parser, help="the trace to write (default: the snapshot's name, .gmt)")

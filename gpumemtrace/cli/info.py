@@ -32,7 +32,6 @@ def add_parser(
         help="what the file is and what ran",
         description="Say what the file is: format, events, losses, size, and what ran.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_json(parser)

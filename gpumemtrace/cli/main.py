@@ -44,7 +44,7 @@ from gpumemtrace.cli import (
     times,
     top,
 )
-from gpumemtrace.cli.grouped_help import GroupedParser
+from gpumemtrace.cli.grouped_help import CommandParser, GroupedParser
 from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["COMMANDS", "GROUPS", "Command", "build_parser", "main"]
@@ -140,7 +140,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(run_command=None, debug=False, passes_interrupt_on=False)
     parser.add_argument("--version", action=_VersionAction, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback for an error")
-    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=argparse.ArgumentParser)
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(
+        metavar="COMMAND", parser_class=CommandParser
+    )
     parser.groups = {}
     for title, commands in GROUPS.items():
         parser.groups[title] = [_add_command(subparsers, command) for command in commands]

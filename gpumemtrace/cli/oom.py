@@ -29,7 +29,6 @@ def add_parser(
         description="Explain every request that could not be served: the memory at that instant, "
         "the cause, the largest blocks in use, and what would have helped.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_categories(parser)

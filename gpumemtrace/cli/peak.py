@@ -46,7 +46,6 @@ def add_parser(
         description="Show the peak of the run or of one step: when, in which phase, and what was "
         "in use at that instant.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_categories(parser)

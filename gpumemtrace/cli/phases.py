@@ -32,7 +32,6 @@ def add_parser(
         help="what each phase changes per step, on the host too",
         description="Show what each phase changes, as a mean over the steps or step by step.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_steps(parser)

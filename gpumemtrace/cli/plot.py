@@ -28,7 +28,6 @@ def add_parser(
         help="a trace as a picture: PNG, SVG or PDF",
         description="Draw memory over time, or one of the other figures, for one trace or two.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_options(parser)
     return parser

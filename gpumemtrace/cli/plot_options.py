@@ -30,6 +30,9 @@ examples:
   gpumemtrace plot train.gmt --kind categories --time 1.5:2 --style dark
   gpumemtrace plot before.gmt after.gmt                 before.compare.png, two runs
   gpumemtrace plot train.gmt --device 1 --size 16x6     another device, another size
+
+Where the phase init takes most of a run, timeline and categories leave it out, as long as no peak
+is in it; --time 0:1000 shows it.
 """
 
 _KINDS_HELP = """\
@@ -50,11 +53,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         help="the picture: .png, .svg or .pdf (default: the trace's name, the kind, .png)",
     )
-    parser.add_argument("--kind", choices=KINDS, help=_KINDS_HELP)
+    parser.add_argument("--kind", choices=KINDS, metavar="KIND", help=_KINDS_HELP)
     part = parser.add_mutually_exclusive_group()
     add_steps(part)
     part.add_argument(
-        "--time", type=parse_time, metavar="A:B", help="only from second A to second B"
+        "--time",
+        type=parse_time,
+        metavar="A:B",
+        help="only from second A to second B (as on the axis)",
     )
     add_side_steps(parser)
     add_devices(parser)

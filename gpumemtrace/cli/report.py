@@ -36,7 +36,6 @@ def add_parser(
         help="everything about a trace on one HTML page",
         description="Write one HTML page with verdicts, zoomable lines, phases, tables.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_categories(parser)

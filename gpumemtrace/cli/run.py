@@ -29,7 +29,6 @@ def add_parser(
         "program needs no change; its output and exit status stay its own. Python processes that "
         "it starts (torchrun, multiprocessing) are recorded too, each in a file of its own.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_recording(parser)
     add_program(parser)

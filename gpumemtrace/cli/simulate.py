@@ -37,7 +37,6 @@ def add_parser(
         "memory it makes. PyTorch's own allocator, autograd and optimizers run; kernels do "
         "nothing, so losses mean nothing. What was approximated is listed in the trace.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     card = parser.add_argument_group("the card")
     card.add_argument(
@@ -47,7 +46,9 @@ def add_parser(
     )
     card.add_argument("--memory", metavar="SIZE", help="any other card: its memory, like 24GiB")
     card.add_argument(
-        "--compute-capability", metavar="X.Y", help="any other card: like 9.0 (with --memory)"
+        "--compute-capability",
+        metavar="X.Y",
+        help="any other card: like 9.0 (with --memory); 7.0 to 12.9",
     )
     card.add_argument("--sm-count", metavar="N", type=int, help="any other card: multiprocessors")
     card.add_argument("--gpus", metavar="N", type=int, default=1, help="how many (default: 1)")

@@ -29,10 +29,9 @@ def add_parser(
     parser = subparsers.add_parser(
         "summary",
         help="peaks, phases, what owns the peak, growth, advice",
-        description="Show the peaks of each device, what each phase did, what the peak is made of, "
-        "whether memory grows, what would lower the peak, and what was lost.",
+        description="Show what went wrong, the peaks of each device, what each phase did, what the "
+        "peak is made of, whether memory grows, and what would lower the peak.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_categories(parser)

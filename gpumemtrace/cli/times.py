@@ -30,7 +30,6 @@ def add_parser(
         description="Show the times of steps and phases, what the allocator's calls of the driver "
         "took, which slow steps they explain, and what the recording cost.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     add_json(parser)

@@ -36,7 +36,6 @@ def add_parser(
         description="Follow the trace of a run that goes on: the lines of each device now and at "
         "their highest, phase and step, events per second, losses.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_trace(parser)
     parser.add_argument(
