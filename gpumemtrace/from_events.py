@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace.records import MemorySource, Records, empty_records
-from gpumemtrace.schema import Kind, PhaseFlags, StepFlags
+from gpumemtrace.schema import Kind, PhaseFlags, StackState, StepFlags
 from gpumemtrace.trace_file import Names
 
 __all__ = ["EVENT_COLUMNS", "source_from_events"]
@@ -26,21 +26,26 @@ EVENT_COLUMNS: dict[str, np.dtype[Any]] = {
         "thread": "u4",
         "step": "i8",
         "phase": "i4",
+        "site": "u4",
     }.items()
 }
-_OPTIONAL = {"step", "phase"}
+_OPTIONAL = {"step", "phase", "site"}
 
 
 def source_from_events(
-    columns: Mapping[str, npt.ArrayLike], *, phase_names: Sequence[str] = ()
+    columns: Mapping[str, npt.ArrayLike],
+    *,
+    phase_names: Sequence[str] = (),
+    module_names: Sequence[str] = (),
 ) -> MemorySource:
     """Return the records of ``columns`` (see `Trace.from_events`), marks put in between.
 
     A step or phase that changes from one event to the next becomes a mark before the second; a
     last mark ends the last step.
     """
-    names = _checked_names(phase_names)
-    events = _checked(columns, len(names))
+    names = _checked_names("phase_names", phase_names)
+    modules = _checked_names("module_names", module_names)
+    events = _checked(columns, len(names), len(modules))
     count = len(events["kind"])
     step_marks = _step_marks(events.get("step"), count)
     phase_marks = _phase_marks(events.get("phase"), count)
@@ -51,6 +56,8 @@ def source_from_events(
     records = empty_records(count + len(step_marks["at"]) + len(phase_marks["at"]) + ends_step)
     for name in ("time_ns", "kind", "address", "size_bytes", "stream", "device", "thread"):
         records[name][place] = events[name]
+    if "site" in events:
+        records["site"][place] = events["site"]
     _put(records, events, place[phase_marks["at"]] - 1, phase_marks, Kind.PHASE)
     # A step begins before the phase that begins with it.
     has_phase = np.isin(step_marks["at"], phase_marks["at"])
@@ -62,7 +69,12 @@ def source_from_events(
             "flags": np.zeros(1, np.uint32),
         }
         _put(records, events, np.array([len(records["kind"]) - 1]), last, Kind.STEP)
-    return MemorySource(records, Names(phases={i: (0, n) for i, n in enumerate(names, start=1)}))
+    tables = Names(
+        phases={i: (0, n) for i, n in enumerate(names, start=1)},
+        modules={i: (0, n) for i, n in enumerate(modules, start=1)},
+        sites={i: (i, 0, StackState.OFF) for i in range(1, len(modules) + 1)},
+    )
+    return MemorySource(records, tables)
 
 
 def _step_marks(step: npt.NDArray[np.int64] | None, count: int) -> Records:
@@ -111,19 +123,19 @@ def _put(
     records["device"][place] = -1
 
 
-def _checked_names(phase_names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(phase_names, str):
-        raise TypeError("phase_names must be a sequence of names, not one string")
-    names = tuple(phase_names)
+def _checked_names(argument: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise TypeError(f"{argument} must be a sequence of names, not one string")
+    names = tuple(given)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"phase_names holds {name!r}, which is not a string")
+            raise TypeError(f"{argument} holds {name!r}, which is not a string")
         if names.count(name) > 1:
-            raise ValueError(f"phase_names holds {name!r} twice")
+            raise ValueError(f"{argument} holds {name!r} twice")
     return names
 
 
-def _checked(columns: Mapping[str, npt.ArrayLike], phase_count: int) -> Records:
+def _checked(columns: Mapping[str, npt.ArrayLike], phase_count: int, module_count: int) -> Records:
     """Return the columns with their own dtypes, or raise what is wrong with which of them."""
     if unknown := sorted(set(columns) - set(EVENT_COLUMNS)):
         raise ValueError(f"unknown column {unknown[0]!r}: known are {', '.join(EVENT_COLUMNS)}")
@@ -142,6 +154,9 @@ def _checked(columns: Mapping[str, npt.ArrayLike], phase_count: int) -> Records:
         phase = arrays["phase"]
         rule = f"must be -1 (none) or an index into the {phase_count} phase_names"
         _require((phase >= -1) & (phase < phase_count), "phase", rule)
+    if "site" in arrays:
+        rule = f"must be 0 (none) or 1 + an index into the {module_count} module_names"
+        _require(arrays["site"] <= module_count, "site", rule)
     return arrays
 
 

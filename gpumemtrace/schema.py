@@ -18,6 +18,7 @@ __all__ = [
     "Kind",
     "PhaseFlags",
     "SegmentFlags",
+    "StackState",
     "StatsCause",
     "StepFlags",
 ]
@@ -82,6 +83,17 @@ class StepFlags(enum.IntFlag):
     """What a `Kind.STEP` event was (its ``flags``)."""
 
     SET = 1
+
+
+class StackState(enum.IntEnum):
+    """Whose call site a site names, or why it names none."""
+
+    OFF = 0
+    TAKEN = 1
+    FORWARD = 2
+    TOO_SMALL = 3
+    NO_PYTHON = 4
+    TOO_MANY = 5
 
 
 class Category(enum.IntEnum):

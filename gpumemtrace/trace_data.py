@@ -1,9 +1,13 @@
-"""What every analysis reads: the records of a trace with their step and phase."""
+"""What every analysis reads: the records of a trace with their step and phase.
+
+Over 400 lines: the one class that users ask, with a documented property for each column.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +20,7 @@ from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
 from gpumemtrace.phase_names import PhaseNames
 from gpumemtrace.records import Batch, Records, RecordSource, write_records
 from gpumemtrace.schema import Kind
+from gpumemtrace.sites import Sites
 from gpumemtrace.slices import window_of_steps, window_of_time
 from gpumemtrace.trace_file import Problem
 
@@ -45,6 +50,7 @@ class TraceData:
     ``thread``       uint32  small number, 1 = first thread seen
     ``step``         int64   training step, from 0
     ``phase``        int32   index into ``phase_names``, -1 = none
+    ``site``         uint32  what made it: a number of ``sites``, 0 = not known
     ===============  ======  =====================================================
 
     Everything else in the file (marks, counters, samples, gaps) is reached by `records`, and in
@@ -73,18 +79,23 @@ class TraceData:
 
     @classmethod
     def from_events(
-        cls, columns: Mapping[str, npt.ArrayLike], *, phase_names: Sequence[str] = ()
+        cls,
+        columns: Mapping[str, npt.ArrayLike],
+        *,
+        phase_names: Sequence[str] = (),
+        module_names: Sequence[str] = (),
     ) -> Self:
         """Return a trace of the given events; for converters, tests and benchmarks.
 
         ``columns`` maps names to integer arrays of one length: ``time_ns``, ``kind`` (1 alloc,
         2 free), ``address``, ``size_bytes`` (0 for a free), ``stream``, ``device``, ``thread``, and
-        optionally ``step`` and ``phase`` (index into ``phase_names``, -1 for none). With a ``step``
-        column every step in it counts as completed.
+        optionally ``step``, ``phase`` (index into ``phase_names``, -1 for none) and ``site`` (1 +
+        index into ``module_names``, 0 for none). With a ``step`` column every step in it counts as
+        completed.
 
         Raises `ValueError` or `TypeError` naming the column that is wrong.
         """
-        return cls(source_from_events(columns, phase_names=phase_names))
+        return cls(source_from_events(columns, phase_names=phase_names, module_names=module_names))
 
     def save(
         self,
@@ -161,6 +172,11 @@ class TraceData:
     def phase_paths(self) -> tuple[tuple[str, ...], ...]:
         """The phases as they were nested, outermost name first."""
         return self._names.paths
+
+    @cached_property
+    def sites(self) -> Sites:
+        """The modules and call sites that the ``site`` column stands for; empty without them."""
+        return Sites(self._source.names)
 
     @property
     def steps(self) -> Steps:
@@ -297,6 +313,11 @@ class TraceData:
     def phase(self) -> npt.NDArray[np.int32]:
         """The phase: index into `phase_names`, -1 = none (int32, one row per event)."""
         return self.columns("phase")["phase"]
+
+    @property
+    def site(self) -> npt.NDArray[np.uint32]:
+        """What made it: a number of `sites`, 0 = not known (uint32, one row per event)."""
+        return self.columns("site")["site"]
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
         """Return a column by its name."""

@@ -74,6 +74,14 @@ class Names:
     """String id -> text, of marks and tags."""
     threads: Mapping[int, ThreadName] = field(default_factory=dict)
     """Thread index -> thread."""
+    modules: Mapping[int, tuple[int, str]] = field(default_factory=dict)
+    """Module id -> (id of its outermost module, path in there), or (0, name) for such a one."""
+    codes: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
+    """Code id -> (file, function, first line)."""
+    frames: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Frame id -> (id of the frame that called it, 0 = none; code id; line, 0 = unknown)."""
+    sites: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Site of an event -> (module id, 0 = none; innermost frame, 0 = none; `StackState`)."""
 
 
 class TraceFile:
@@ -184,6 +192,13 @@ class TraceFile:
                     **names.threads,
                     **{i: ThreadName(os_tid=t, name=n) for i, t, n in tables.get("threads", ())},
                 },
+                modules={**names.modules, **{i: (r, n) for i, r, n in tables.get("modules", ())}},
+                codes={**names.codes, **{i: (f, n, b) for i, f, n, b in tables.get("codes", ())}},
+                frames={
+                    **names.frames,
+                    **{i: (o, c, b) for i, o, c, b in tables.get("frames", ())},
+                },
+                sites={**names.sites, **{i: (m, f, s) for i, m, f, s in tables.get("sites", ())}},
             )
         except (TypeError, ValueError) as error:
             self._report_text(f"a table of names has rows of the wrong shape: {error}")
@@ -243,13 +258,18 @@ class FileWriter:
         self._writer.write_metadata(json.dumps(record))
 
     def write_names(self, names: Names) -> None:
-        """Name phases, strings and threads."""
+        """Name phases, strings, threads and sites."""
         self._writer.write_names(
             json.dumps(
                 {
                     "phases": [[i, parent, name] for i, (parent, name) in names.phases.items()],
                     "strings": [[i, text] for i, text in names.strings.items()],
                     "threads": [[i, t.os_tid, t.name] for i, t in names.threads.items()],
+                    **{
+                        table: [[i, *row] for i, row in getattr(names, table).items()]
+                        for table in ("modules", "codes", "frames", "sites")
+                        if getattr(names, table)
+                    },
                 }
             )
         )

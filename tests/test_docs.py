@@ -122,7 +122,7 @@ def test_it_builds_without_a_warning(tmp_path: Path) -> None:
 # commands.md shows marks of pytest: test_pytest_plugin.py runs such tests. figures.md:
 # test_plot_command.py runs its example.
 RUN_ELSEWHERE = {"commands.md", "figures.md", "reading.md", "story.md"}
-RUN_HERE = ("recording.md", "README.md", "phases.md")
+RUN_HERE = ("recording.md", "README.md", "phases.md", "who.md")
 
 
 @pytest.mark.simgpu
@@ -131,12 +131,14 @@ def test_python_examples_run(tmp_path: Path) -> None:
     assert with_python == RUN_ELSEWHERE | set(RUN_HERE)
     for page in PAGES:
         # The batches of the first example in phases.md are those of the last one too.
-        (tmp_path / f"{page.name}.py").write_text("\n".join(reversed(blocks(page, "python"))))
+        examples = blocks(page, "python")[:: 1 if page.name == "who.md" else -1]
+        (tmp_path / f"{page.name}.py").write_text("\n".join(examples))
     examples = [str(tmp_path / f"{name}.py") for name in RUN_HERE]
     done = python(str(PROGRAMS / "documented.py"), *examples, cwd=tmp_path)
     assert "SessionStats(events=" in done.stdout
     assert "MemoryNow(" in done.stdout
     assert len(gpumemtrace.open(tmp_path / "train.gmt").steps) == 2
+    assert "head" in gpumemtrace.open(tmp_path / "who.gmt").sites.module_names
     assert "rollout" in gpumemtrace.open(tmp_path / "run.gmt").phase_names
     trace = gpumemtrace.open(tmp_path / "phases.gmt")
     assert {"train/forward/clip", "train/distill/eval", "train/data", "rollout"} <= {

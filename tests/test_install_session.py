@@ -60,7 +60,7 @@ for bad in ("no/such/folder.gmt", "."):
         assert "not a folder" in str(error)
 with gpumemtrace.install("b.gmt", force=True):
     use(1005)
-for wrong in ({"on_full": "block"}, {"phases": "x"}):
+for wrong in ({"on_full": "wait"}, {"phases": "x"}):
     try:
         gpumemtrace.install("c.gmt", **wrong)
     except ValueError:

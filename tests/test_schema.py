@@ -45,6 +45,10 @@ def test_categories() -> None:
     assert python_enum(schema.Category) == native_enum("Category")
 
 
+def test_stack_states() -> None:
+    assert python_enum(schema.StackState) == native_enum("StackState")
+
+
 def test_columns_are_the_fields_of_an_event() -> None:
     (body,) = re.findall(r"struct Event \{(.*?)\};", CODE, re.DOTALL)
     fields = {name: kind for kind, name in re.findall(r"([\w:]+) (\w+);", body)}

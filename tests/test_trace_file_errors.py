@@ -62,7 +62,7 @@ def test_a_preamble_with_nothing_behind_it_that_could_help(path: Path) -> None:
     path.write_bytes(content)
     file = TraceFile(path)
     assert [problem.kind for problem in file.problems] == ["damaged_preamble"]
-    assert file.format_version == (1, 1)
+    assert file.format_version == (1, 2)
     path.write_bytes(content[:16] + bytes(200))
     with pytest.raises(CorruptTraceError, match="damaged at byte 0: ") as error:
         TraceFile(path)

@@ -1,5 +1,6 @@
 """What goes into a trace file comes out of it, whoever reads it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,28 @@ def test_any_events_come_back(path: Path, columns: Columns, piece: int, codec: i
     assert file.problems == ()
     assert file.names == NAMES
     assert file.footer == {"reason": "end"}
+
+
+def test_sites_come_back_and_stand_in_the_file_as_the_page_says(path: Path) -> None:
+    names = Names(
+        modules={1: (0, "Net"), 2: (1, "layers.0")},
+        codes={1: ("train.py", "main", 3)},
+        frames={1: (0, 1, 7), 2: (1, 1, 9)},
+        sites={1: (2, 2, 1), 2: (1, 0, 3)},
+    )
+    with FileWriter(path, overwrite=True) as writer:
+        writer.write_names(names)
+        writer.append({"kind": np.array([1, 2], np.uint16), "site": np.array([2, 1], np.uint32)})
+        writer.write_names(Names(sites={3: (0, 1, 1)}))
+    file = TraceFile(path)
+    assert file.names == replace(names, sites={**names.sites, 3: (0, 1, 1)})
+    assert file.read()["site"].tolist() == [2, 1]
+    told = read_trace(path)["names"]
+    assert told[0]["modules"] == [[1, 0, "Net"], [2, 1, "layers.0"]]
+    assert told[0]["codes"] == [[1, "train.py", "main", 3]]
+    assert told[0]["frames"] == [[1, 0, 1, 7], [2, 1, 1, 9]]
+    assert told[0]["sites"] == [[1, 2, 2, 1], [2, 1, 0, 3]]
+    assert told[1]["sites"] == [[3, 0, 1, 1]] and "frames" not in told[1]
 
 
 @given(

@@ -6,6 +6,7 @@
 #include "capture/json.h"
 #include "capture/names.h"
 #include "capture/producer_state.h"
+#include "capture/sites.h"
 #include "capture/threads.h"
 
 namespace gpumemtrace::capture {
@@ -18,7 +19,10 @@ constexpr std::size_t kMostSourceBytes = std::size_t{64} << 10;
 void Annotations::write_new_names(TraceOutput& output) {
   if (!output.is_open()) return;
   const ThreadRegistry& registry = thread_registry();
-  if (names_started_ && !name_table().has_news() && registry.size() == threads_written_) return;
+  if (names_started_ && !name_table().has_news() && !site_table().has_news() &&
+      registry.size() == threads_written_) {
+    return;
+  }
   names_started_ = true;
   std::string phases;
   std::string strings;
@@ -32,12 +36,19 @@ void Annotations::write_new_names(TraceOutput& output) {
     append_json_string(threads, entry.name);
     threads += ']';
   }
-  if (phases.empty() && strings.empty() && threads.empty()) return;
-  output.write_names(JsonObject()
-                         .add_raw("phases", '[' + phases + ']')
-                         .add_raw("strings", '[' + strings + ']')
-                         .add_raw("threads", '[' + threads + ']')
-                         .text());
+  const SiteTable::Tables sites = site_table().collect();
+  if (phases.empty() && strings.empty() && threads.empty() && sites.empty()) return;
+  JsonObject names;
+  names.add_raw("phases", '[' + phases + ']')
+      .add_raw("strings", '[' + strings + ']')
+      .add_raw("threads", '[' + threads + ']');
+  if (!sites.empty()) {
+    names.add_raw("modules", '[' + sites.modules + ']')
+        .add_raw("codes", '[' + sites.codes + ']')
+        .add_raw("frames", '[' + sites.frames + ']')
+        .add_raw("sites", '[' + sites.sites + ']');
+  }
+  output.write_names(names.text());
 }
 
 void Annotations::add_metadata(const std::string& json) {

@@ -10,6 +10,8 @@ namespace gpumemtrace::capture {
 constinit std::atomic<Ring*> g_active_ring{nullptr};
 constinit std::atomic<std::uint64_t> g_session_number{0};
 __thread std::uint32_t t_thread_index = 0;
+__thread std::uint32_t t_site = 0;
+constinit std::atomic<SiteSource> g_site_source{nullptr};
 
 namespace {
 
@@ -59,7 +61,9 @@ void forget_producers_after_fork() noexcept {
   g_ever_recorded.store(false, std::memory_order_relaxed);
   g_skipped.store(0, std::memory_order_relaxed);
   deactivate_ring();
+  g_site_source.store(nullptr, std::memory_order_relaxed);
   t_thread_index = 0;
+  t_site = 0;
 }
 
 std::uint64_t skipped_events() noexcept { return g_skipped.load(std::memory_order_relaxed); }

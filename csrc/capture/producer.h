@@ -50,6 +50,20 @@ inline std::uint32_t thread_index() noexcept {
   return index != 0 ? index : register_thread();
 }
 
+// What this thread is doing, as a number of the SiteTable (sites.h); 0 = nothing known. Set by who
+// watches modules.
+extern GPUMEMTRACE_API __attribute__((tls_model("initial-exec"))) __thread std::uint32_t t_site;
+
+// Says what makes an event of this kind and size, in the thread that makes it: t_site, or more than
+// that. nullptr: nobody asked for it. release (set) -> acquire (site_of).
+using SiteSource = std::uint32_t (*)(Kind kind, std::uint64_t size_bytes) noexcept;
+extern GPUMEMTRACE_API std::atomic<SiteSource> g_site_source;
+
+inline std::uint32_t site_of(Kind kind, std::uint64_t size_bytes) noexcept {
+  const SiteSource source = g_site_source.load(std::memory_order_acquire);
+  return source == nullptr ? 0 : source(kind, size_bytes);
+}
+
 // Stamps time and thread and stores the event. False: the ring was full; the event is counted, and
 // a kGap will stand in its place.
 inline bool push(Ring* ring, Event& event) noexcept {

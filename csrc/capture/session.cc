@@ -21,6 +21,7 @@
 #include "capture/json.h"
 #include "capture/names.h"
 #include "capture/producer_state.h"
+#include "capture/sites.h"
 #include "capture/threads.h"
 
 namespace gpumemtrace::capture {
@@ -139,9 +140,11 @@ void before_fork() {
   state().mutex.lock();
   thread_registry().lock();
   name_table().lock();
+  site_table().lock();
 }
 
 void after_fork_in_parent() {
+  site_table().unlock();
   name_table().unlock();
   thread_registry().unlock();
   state().mutex.unlock();
@@ -229,6 +232,7 @@ void start_session(const SessionOptions& options) {
   if (!options.lazy) recording->drain.open();
 
   name_table().begin_session();
+  site_table().begin_session();
   recording->thread = start_thread(*recording);
   session.recording = recording.release();
   activate_ring(ring);

@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "torch/bind_sites.h"
 #include "torch/hook.h"
 #include "torch/pair_loop.h"
 
@@ -23,6 +24,7 @@ PYBIND11_MODULE(_torch_hook, module) {
       hook::Hook::instance().recorder().tell_baseline(ring);
     }
   });
+  hook::register_sites(module);
   const auto through = [](bool through_hook) {
     return through_hook ? hook::Through::kCurrent : hook::Through::kNative;
   };

@@ -165,6 +165,7 @@ void Recorder::failed(Ring* ring, std::size_t size, DeviceIndex device,
   Event event{};
   event.kind = Kind::kAllocFailed;
   event.size = size;
+  event.site = capture::site_of(Kind::kAllocFailed, size);
   event.stream = reinterpret_cast<std::uintptr_t>(stream);
   event.device = device;
   event.extra = current_device_free_bytes();

@@ -206,6 +206,7 @@ inline void Recorder::allocated(Ring* ring, std::uint64_t begin, const void* blo
   event.size = size;
   event.stream = reinterpret_cast<std::uintptr_t>(stream);
   event.device = device;
+  event.site = capture::site_of(Kind::kAlloc, size);
   if (t_notes.any) [[unlikely]] {
     allocated_with_totals(ring, begin, event);
     return;
@@ -223,6 +224,7 @@ inline std::uint64_t Recorder::freeing(Ring* ring, const void* block) noexcept {
   event.kind = Kind::kFree;
   event.address = reinterpret_cast<std::uintptr_t>(block);
   event.device = -1;
+  event.site = capture::site_of(Kind::kFree, 0);
   enter();
   if (attention_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     forget(block);

@@ -74,7 +74,8 @@ struct Event {
   std::uint64_t stream;
   std::uint64_t extra;
   std::uint32_t thread;  // small index, 1 = first thread seen; the trace maps it to the OS thread
-  std::uint32_t site;    // interned module or call site; 0 = not taken
+  std::uint32_t site;    // what made it: a number of the `sites` table (alloc, free, alloc failed);
+                         // 0 = nothing known, or not asked for
   std::uint32_t flags;
   std::int16_t device;  // -1 = none
   Kind kind;
@@ -108,6 +109,17 @@ enum DeviceUsedFlags : std::uint32_t {
 
 enum StepFlags : std::uint32_t {
   kStepSet = 1,  // the number is set here, no step ended (a trace that begins at step 100)
+};
+
+// Of a site: whose call site it names, or why it names none. The stack of an alloc or a failed one;
+// a free has none.
+enum class StackState : std::uint8_t {
+  kOff = 0,       // stacks were not taken at that moment
+  kTaken = 1,     // that of the thread which allocated
+  kForward = 2,   // backward, in a thread that runs no Python: of the forward operator; may be none
+  kTooSmall = 3,  // fewer bytes than asked for
+  kNoPython = 4,  // the thread runs no Python
+  kTooMany = 5,   // more different ones than are kept
 };
 
 enum class Category : std::uint32_t {

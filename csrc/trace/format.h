@@ -40,7 +40,7 @@ static_assert(std::endian::native == std::endian::little,
               "fields are stored as they are in memory");
 
 inline constexpr std::uint16_t kVersionMajor = 1;
-inline constexpr std::uint16_t kVersionMinor = 1;
+inline constexpr std::uint16_t kVersionMinor = 2;
 
 // As in PNG: the first byte is no ASCII, and a transfer that touches line ends breaks the magic.
 inline constexpr std::uint8_t kFileMagic[8] = {0x89, 'G', 'M', 'T', '\r', '\n', 0x1A, '\n'};
@@ -50,7 +50,7 @@ inline constexpr std::uint8_t kEndMagic[8] = {0xFF, 'G', 'M', 'T', 'e', 'n', 'd'
 // Never renumber. Add at the end.
 enum class ChunkType : std::uint16_t {
   kMetadata = 1,  // JSON object; later chunks win, key by key, one level deep
-  kNames = 2,     // JSON object: phases, strings, threads named since the last such chunk
+  kNames = 2,     // JSON object: phases, strings, threads, sites named since the last such chunk
   kEvents = 3,
   kFooter = 4,  // index of all chunks before it, then a JSON object
 };

@@ -42,7 +42,8 @@ class GPUMEMTRACE_API Writer {
   // A JSON object in UTF-8. Readers merge successive ones: later keys win, one level deep.
   bool write_metadata(const char* json, std::size_t size_bytes) noexcept;
   // {"phases": [[id, parent, "name"], ...], "strings": [[id, "text"], ...],
-  //  "threads": [[index, os_tid, "name"], ...]}; readers join successive ones.
+  //  "threads": [[index, os_tid, "name"], ...], and the tables of sites: docs/file-format.md};
+  // readers join successive ones.
   bool write_names(const char* json, std::size_t size_bytes) noexcept;
   // Events in order, `time` in ns since the trace began (as signed). Full chunks go out by
   // themselves; the rest waits for flush() or close().

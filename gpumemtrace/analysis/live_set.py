@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +12,7 @@ import numpy.typing as npt
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.units import GIB, KIB, MIB, format_bytes
 
-__all__ = ["GROUPINGS", "LiveGroup", "LiveKind", "LiveSet"]
+__all__ = ["GROUPINGS", "LiveGroup", "LiveKind", "LiveSet", "sum_groups"]
 
 GROUPINGS = ("category", "phase", "step", "size", "size_class")
 
@@ -73,7 +75,8 @@ class LiveSet:
         ``by``: one of `GROUPINGS`; ``step``: the one of the moment, for "this step" and "before".
         """
         size = self.requested_bytes if of_requests else self.allocated_bytes
-        names: list[str] = []
+        key: npt.NDArray[Any]
+        names: Sequence[str]
         if by == "category":
             key, names = self.category_id.astype(np.int64), list(CATEGORY_NAMES)
         elif by == "phase":
@@ -90,13 +93,7 @@ class LiveSet:
             names = [f"{format_bytes(one)} ({one:,} B)" for one in sizes.tolist()]
         else:
             raise ValueError(f"by must be one of {', '.join(GROUPINGS)}, not {by!r}")
-        blocks = np.bincount(key, minlength=len(names))
-        total = np.zeros(len(names), np.int64)
-        np.add.at(total, key, size)
-        groups = [
-            LiveGroup(names[i], int(total[i]), int(blocks[i])) for i in np.flatnonzero(blocks)
-        ]
-        return tuple(sorted(groups, key=lambda group: -group.size_bytes))
+        return sum_groups(key, names, size)
 
     def kinds(self, *, of_requests: bool = False) -> tuple[LiveKind, ...]:
         """Return the blocks by size and category, those with the most bytes first."""
@@ -110,3 +107,16 @@ class LiveSet:
             )
         ]
         return tuple(sorted(kinds, key=lambda kind: (-kind.size_bytes, kind.category)))
+
+
+def sum_groups(
+    key: npt.NDArray[Any], names: Sequence[str], size_bytes: npt.NDArray[np.int64]
+) -> tuple[LiveGroup, ...]:
+    """Return blocks in groups, largest first; ``key``: index into ``names``, one per block."""
+    blocks = np.bincount(key, minlength=len(names))
+    total = np.zeros(len(names), np.int64)
+    np.add.at(total, key, size_bytes)
+    groups = [
+        LiveGroup(names[i], int(total[i]), int(blocks[i])) for i in np.flatnonzero(blocks).tolist()
+    ]
+    return tuple(sorted(groups, key=lambda group: -group.size_bytes))

@@ -14,14 +14,18 @@ import numpy.typing as npt
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, feed_lines, known_lines
-from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet
+from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet, sum_groups
+from gpumemtrace.analysis.owners import Owners, find_owners
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
 from gpumemtrace.html_tables import html_table
 from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import format_bytes
 
-__all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set", "live_set_at"]
+__all__ = ["OWNERS", "PeakLiveSet", "StepPeaks", "find_peak_live_set", "live_set_at"]
+
+OWNERS = ("module", "site")
+"""Ways to group by who made the blocks."""
 
 # What of a line is no block that the trace knows.
 _REST_NAMES = {
@@ -59,11 +63,11 @@ class StepPeaks:
 class PeakLiveSet:
     """The peak of a line on one device, over the run or in one step, and what was in use then.
 
-    ``phase``: the innermost one, None outside of any. ``rest_bytes``: parts of the line that are no
-    block of ``blocks``, by name: ``not_seen`` (the line says more than the blocks that the trace
-    has seen: some came before it, or were lost in a gap; negative where frees were lost), and for
-    the lines *active* and *reserved* ``pending_free`` and ``cached``. ``steps``: every step's own
-    peak.
+    ``phase``: the innermost one, None outside of any. ``owners``: who made ``blocks``.
+    ``rest_bytes``: parts of the line that are no block of ``blocks``, by name: ``not_seen`` (the
+    line says more than the blocks that the trace has seen: some came before it, or were lost in a
+    gap; negative where frees were lost), and for the lines *active* and *reserved*
+    ``pending_free`` and ``cached``. ``steps``: every step's own peak.
     """
 
     device: int
@@ -74,6 +78,7 @@ class PeakLiveSet:
     step: int
     phase: str | None
     blocks: LiveSet
+    owners: Owners
     rest_bytes: dict[str, int]
     steps: StepPeaks
     phase_names: tuple[str, ...]
@@ -82,21 +87,30 @@ class PeakLiveSet:
         """Return the peak in groups, largest first; their bytes add up to ``size_bytes``.
 
         ``by``: ``"category"``, ``"phase"`` (of birth), ``"step"`` (of birth: this step, before it,
-        before the trace), ``"size"`` (of the block) or ``"size_class"``. Raises `ValueError` for
+        before the trace), ``"size"`` (of the block), ``"size_class"``, ``"module"`` or ``"site"``
+        (the line that allocated), see `gpumemtrace.analysis.owners`. Raises `ValueError` for
         another.
         """
-        groups = self.blocks.group_by(
-            by,
-            step=self.step,
-            phase_names=self.phase_names,
-            of_requests=self.line == "requested",
-        )
+        of_requests = self.line == "requested"
+        if by in OWNERS:
+            groups = self._group_by_owner(by, of_requests=of_requests)
+        else:
+            groups = self.blocks.group_by(
+                by, step=self.step, phase_names=self.phase_names, of_requests=of_requests
+            )
         rest = [
             LiveGroup(_REST_NAMES[name], size, None)
             for name, size in self.rest_bytes.items()
             if size
         ]
         return tuple(sorted([*groups, *rest], key=lambda group: -group.size_bytes))
+
+    def _group_by_owner(self, by: str, *, of_requests: bool) -> tuple[LiveGroup, ...]:
+        blocks, owners = self.blocks, self.owners
+        size = blocks.requested_bytes if of_requests else blocks.allocated_bytes
+        if by == "module":
+            return sum_groups(owners.module + 1, ["no module", *owners.module_names], size)
+        return sum_groups(owners.line, owners.line_names, size)
 
     def _repr_html_(self) -> str:
         """Show itself in a notebook: what owns the peak, by category."""
@@ -131,7 +145,7 @@ class PeakLiveSet:
                     {"name": group.name, "bytes": group.size_bytes, "blocks": group.blocks}
                     for group in self.group_by(by)
                 ]
-                for by in GROUPINGS
+                for by in (*GROUPINGS, *self.owners.known)
             },
             "rest_bytes": dict(self.rest_bytes),
             "steps": {
@@ -196,6 +210,7 @@ def live_set_at(
         step=int(places.number[chosen]),
         phase=trace.phase_name(phase),
         blocks=made_of.blocks,
+        owners=find_owners(trace, made_of.blocks.alloc, made_of.blocks.allocated_bytes),
         rest_bytes={name: int(part[chosen]) for name, part in rest.items()},
         steps=StepPeaks(
             number=places.number,

@@ -9,6 +9,7 @@ The environment is how the launcher speaks to the processes that the script star
 ``GPUMEMTRACE_FORCE``                  ``1`` = overwrite
 ``GPUMEMTRACE_QUIET``                  ``1`` = say nothing at the end
 ``GPUMEMTRACE_PHASES``                 ``auto``, ``manual`` or ``none``
+``GPUMEMTRACE_MODULES``                ``1`` = note which module makes each event
 ``GPUMEMTRACE_TIME_RESOLUTION_NS``     see ``install``
 ``GPUMEMTRACE_RING_BYTES``             see ``install``
 ``GPUMEMTRACE_ON_FULL``                ``drop`` or ``block``
@@ -41,6 +42,7 @@ class RecordingOptions:
     on_full: str = "drop"
     force: bool = False
     quiet: bool = False
+    modules: bool = False
     time_resolution_ns: int = 100
     ring_bytes: int = 8 << 20
     block_timeout_ms: int = 20
@@ -54,6 +56,8 @@ class RecordingOptions:
                 f'on_full={self.on_full!r} does not exist; there is "drop": the newest events are '
                 'dropped, counted, and told of in the file; and "block": the program waits for room'
             )
+        if not isinstance(self.modules, bool):
+            raise TypeError(f"modules is True or False, not {self.modules!r}")
         _check_integer("time_resolution_ns", self.time_resolution_ns, 1, 1_000_000_000)
         _check_integer("ring_bytes", self.ring_bytes, 4096, 16 << 30)
         _check_integer("block_timeout_ms", self.block_timeout_ms, 1, 10_000)
@@ -98,7 +102,7 @@ def _parse(name: str, text: str) -> object:
         return None if text.lower() == "none" else text.lower()
     if name in ("output", "on_full"):
         return text
-    if name in ("force", "quiet"):
+    if name in ("force", "quiet", "modules"):
         return text.lower() not in ("0", "false", "no", "off")
     return int(text)
 

@@ -18,7 +18,6 @@ import os
 import sys
 import threading
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,9 +26,11 @@ from gpumemtrace import _core
 from gpumemtrace.capture import run_record
 from gpumemtrace.capture.allocator import ensure_installed, record_baseline
 from gpumemtrace.capture.auto_phases import AutoPhases
+from gpumemtrace.capture.modules import module_watch_step, stop_module_watch, watch_modules
 from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.output_path import choose_path
 from gpumemtrace.capture.say import describe_file, say
+from gpumemtrace.capture.session_stats import SessionStats, stats_of
 from gpumemtrace.capture.steps import counter
 from gpumemtrace.capture.watch import forget_names
 from gpumemtrace.errors import InstallError
@@ -54,6 +55,7 @@ def install(
     phases: str | None = "auto",
     on_full: str = "drop",
     force: bool = False,
+    modules: bool = False,
     time_resolution_ns: int = 100,
     ring_bytes: int = 8 << 20,
     block_timeout_ms: int = 20,
@@ -76,6 +78,7 @@ def install(
     ``on_full``: what happens when events come faster than they can be written. ``"drop"`` drops the
     newest; they are counted, and the file says where. ``"block"`` lets the program wait for room,
     ``block_timeout_ms`` at most, then drops; it does not wait again before the writer has moved on.
+    ``modules``: each event carries the path of the module that made it (docs/who.md).
     ``time_resolution_ns``: times are stored in multiples of it; finer costs more bytes.
     ``ring_bytes``: memory between the training and the writer, 64 bytes an event.
     ``device_sample_interval_ms``: how often the memory of the whole GPU is looked at; 0 = never.
@@ -94,6 +97,7 @@ def install(
         phases=phases,
         on_full=on_full,
         force=force,
+        modules=modules,
         time_resolution_ns=time_resolution_ns,
         ring_bytes=ring_bytes,
         block_timeout_ms=block_timeout_ms,
@@ -146,34 +150,6 @@ def start(options: RecordingOptions, *, lazy: bool, launched: bool = False) -> S
     return session
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionStats:
-    """What a session has recorded so far."""
-
-    events: int
-    """Events given to the file."""
-    dropped: int
-    """Events lost because the ring was full."""
-    skipped: int
-    """Allocator events between sessions of this process: nobody recorded them."""
-    gaps: int
-    """Places in the file where events were dropped."""
-    stalls: int
-    """Times that the program waited for room in the ring (``on_full="block"``)."""
-    stalled_ns: int
-    """How long it waited, all together."""
-    bytes_written: int
-    """Size of the file so far, in bytes."""
-    ring_capacity: int
-    """Events that the ring holds."""
-    ring_high_water: int
-    """The most events that were waiting in it."""
-    error: str | None
-    """Why nothing more is written (disk full, no permission, file deleted); None = all is well."""
-    file_created: bool
-    """False while no event has come that makes the file worth having."""
-
-
 class Session:
     """A recording, from `install` to `close`. As a context manager it closes at the end."""
 
@@ -208,6 +184,8 @@ class Session:
         _core.begin_phases(_MODES[options.phases])
         if options.phases == "auto":
             self._look()
+        if options.modules:
+            watch_modules()
         record_baseline()
 
     @property
@@ -230,7 +208,7 @@ class Session:
         """What has been recorded: now, or by the end of a closed session."""
         if self._final is not None:
             return self._final
-        return _stats(_core.session_stats())
+        return stats_of(_core.session_stats())
 
     def close(self, *, reason: str = "closed", error: dict[str, str] | None = None) -> None:
         """End the recording: everything is in the file afterwards. Closing again does nothing.
@@ -252,11 +230,11 @@ class Session:
                 if error is not None:
                     footer["error"] = error
                 counter.end_session()
-                self._final = _stats(_core.session_stop(json.dumps(footer)))
+                self._final = stats_of(_core.session_stop(json.dumps(footer)))
                 if self._announce and self._final.file_created:
                     say(describe_file(self._path, self._final))
             else:
-                self._final = _stats(_core.session_stats())
+                self._final = stats_of(_core.session_stats())
             if _current is self:
                 _current = None
 
@@ -268,7 +246,8 @@ class Session:
             say(f"no automatic phases: {type(error).__name__}: {error}")
 
     def stop_looking(self) -> None:
-        """Take the automatic phases' hooks out of torch."""
+        """Take our hooks out of torch: those of automatic phases and of modules."""
+        stop_module_watch()
         if self._auto is not None:
             self._auto.stop()
             self._auto = None
@@ -300,12 +279,13 @@ class Session:
         what = f"{self._path}: {error.strerror}"
         if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
             raise InstallError(what) from error
-        self._final = dataclasses.replace(_stats(_core.session_stats()), error=what)
+        self._final = dataclasses.replace(stats_of(_core.session_stats()), error=what)
         warnings.warn(f"gpumemtrace records nothing: {what}", RuntimeWarning, stacklevel=5)
 
     def _step_began(self, number: int) -> None:
         if self._auto is not None:
             self._auto.training.step_ended()
+        module_watch_step()
         self._steps += 1
         # After the first one too: a process that is killed should have said what it trained.
         if self._steps % _STEPS_BETWEEN_UPDATES == 1:
@@ -322,10 +302,6 @@ class Session:
                 _core.add_metadata(json.dumps(news))
         except Exception as error:  # called in the middle of the training
             say(f"the run record stays as it was: {type(error).__name__}: {error}")
-
-
-def _stats(native: dict[str, Any]) -> SessionStats:
-    return SessionStats(**{f.name: native[f.name] for f in dataclasses.fields(SessionStats)})
 
 
 def _tell_when_cuda_is_up() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpumemtrace import _core
+from gpumemtrace.capture.modules import watch_modules
 from gpumemtrace.capture.say import say
 from gpumemtrace.capture.tags import BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, tag_tensor
 
@@ -21,13 +22,16 @@ __all__ = ["OptimizerTags", "watch"]
 _names: dict[int, str] = {}
 
 
-def watch(model: Any, optimizer: Any = None) -> None:
+def watch(model: Any, optimizer: Any = None, *, modules: bool = False) -> None:
     """Tag the memory of ``model``'s parameters and buffers with category and name.
 
     ``model`` is a ``torch.nn.Module``. With an ``optimizer``, its state and the gradients are
     tagged at its next step, under the same names (``layer.weight.exp_avg``). Call it once the model
     is on the GPU, and again after its parameters have been replaced. With automatic phases, what an
     optimizer holds is tagged without it; names come from the modules that have run.
+
+    ``modules``: from now on each event carries the module that makes it (docs/who.md), of whatever
+    model; the paths of this one begin at ``model``.
 
     Outside a recording nothing happens.
     """
@@ -36,6 +40,8 @@ def watch(model: Any, optimizer: Any = None) -> None:
     _tag_module(model)
     if optimizer is not None:
         _OneStep(optimizer)
+    if modules:
+        watch_modules(model)
 
 
 class OptimizerTags:

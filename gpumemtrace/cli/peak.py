@@ -19,18 +19,26 @@ from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
 
+_NOT_RECORDED = {
+    "module": "does not tell modules: record with --modules, or install(modules=True)",
+    "site": 'does not tell call sites: record with --stacks python, or install(stacks="python")',
+}
+
 _EPILOG = """\
 --by:
   category  what the blocks are for: parameter, gradient, activation, … (the default)
   phase     the phase in which they were born
   step      the step in which they were born: this one, before it, before the trace
   size      the size of the block
+  module    the module that made them (the trace was recorded with --modules)
+  site      the line that made them (recorded with --stacks python)
 
 Blocks that were born earlier are counted; the groups add up to the peak, 0 bytes off.
 
 examples:
   gpumemtrace peak train.gmt
   gpumemtrace peak train.gmt --step 100 --by phase
+  gpumemtrace peak train.gmt --by module --top 20
   gpumemtrace peak train.gmt --line reserved --by size --top 5
   gpumemtrace peak --json train.gmt | jq '.groups.category'
 """
@@ -53,7 +61,7 @@ def add_parser(
     add_device(parser, default="the one with the highest peak")
     parser.add_argument(
         "--by",
-        choices=("category", "phase", "step", "size"),
+        choices=("category", "phase", "step", "size", "module", "site"),
         default="category",
         help="how to group it (default: %(default)s)",
     )
@@ -71,7 +79,7 @@ def add_parser(
 
 def run(args: argparse.Namespace) -> int:
     """Print what owned the peak."""
-    from gpumemtrace.analysis.peak_live_set import find_peak_live_set
+    from gpumemtrace.analysis.peak_live_set import OWNERS, find_peak_live_set
     from gpumemtrace.cli.peak_screen import print_peak
     from gpumemtrace.cli.reading import open_trace, tell_damage
 
@@ -81,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise GpuMemTraceError(f"{args.trace}: {error}") from None
     tell_damage(trace)
+    if args.by in OWNERS and args.by not in peak.owners.known:
+        raise GpuMemTraceError(f"{args.trace} {_NOT_RECORDED[args.by]}")
     if args.json:
         print(json.dumps({"path": trace.path} | peak.to_dict(), indent=2))
     else:

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from gpumemtrace.analysis.live_set import LiveGroup
-from gpumemtrace.analysis.peak_live_set import PeakLiveSet
+from gpumemtrace.analysis.peak_live_set import OWNERS, PeakLiveSet
 from gpumemtrace.cli.console import make_console, make_table
 from gpumemtrace.units import format_bytes, format_count, format_duration
 
@@ -19,6 +19,8 @@ _TITLES = {
     "phase": "born in phase",
     "step": "born in step",
     "size": "size of block",
+    "module": "module",
+    "site": "line",
 }
 _MOST_NAMED = 3
 
@@ -52,7 +54,7 @@ def _print_groups(console: Console, peak: PeakLiveSet, by: str, top: int) -> Non
     table = make_table(console, "", [_TITLES[by], peak.line, "share", "blocks"])
     for group in [*shown, LiveGroup("all", peak.size_bytes, len(peak.blocks))]:
         table.add_row(
-            _words(group.name),
+            group.name if by in OWNERS else _words(group.name),
             format_bytes(group.size_bytes),
             f"{group.size_bytes / max(peak.size_bytes, 1):.1%}",
             "" if group.blocks is None else f"{group.blocks:,}",

@@ -53,6 +53,11 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         "marks (default: auto)",
     )
     parser.add_argument(
+        "--modules",
+        action="store_true",
+        help="note with each event which module made it: `gpumemtrace peak --by module`",
+    )
+    parser.add_argument(
         "--time-resolution",
         metavar="NS",
         type=int,
@@ -99,6 +104,7 @@ def recording_of(args: argparse.Namespace) -> RecordingOptions:
             phases=None if args.phases == "none" else args.phases,
             force=args.force,
             quiet=args.quiet,
+            modules=args.modules,
             time_resolution_ns=args.time_resolution,
             ring_bytes=args.ring_bytes,
             on_full=args.on_full,
@@ -121,5 +127,6 @@ def command_of(args: argparse.Namespace) -> list[str]:
     if options.output is not None:
         command += ["--output", str(options.output)]
     command += ["--force"] * options.force + ["--quiet"] * options.quiet
+    command += ["--modules"] * options.modules
     command += ["-m"] * args.is_module + ["-c"] * args.is_code
     return [*command, args.program, *args.arguments]

@@ -1,6 +1,6 @@
-"""Runs the Python examples of README.md, docs/recording.md and docs/phases.md, as they stand.
+"""Runs the Python examples of README.md and of some pages of docs/, as they stand.
 
-python documented.py RECORDING.py README.py PHASES.py: a file of examples for each of the pages.
+python documented.py RECORDING.py README.py PHASES.py WHO.py: a file of examples for each page.
 """
 
 import sys
@@ -29,7 +29,7 @@ def train(batch: torch.Tensor = x, steps: int = 2) -> None:
         optimizer.zero_grad()
 
 
-recording, readme, phases = sys.argv[1:]
+recording, readme, phases, who = sys.argv[1:]
 run_page(recording, {"train": train})
 run_page(readme, {})
 with gpumemtrace.install("phases.gmt"):
@@ -53,3 +53,19 @@ with gpumemtrace.install("phases.gmt"):
             "log": lambda loss: loss.sum(),
         },
     )
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(8, 8)
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.head(batch)
+
+
+def train_net() -> None:
+    Net().cuda()(x.cuda()).sum().backward()
+
+
+run_page(who, {"train": train_net})

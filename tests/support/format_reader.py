@@ -147,7 +147,7 @@ def read_trace(path: Path) -> dict[str, Any]:
     file = path.read_bytes()
     assert file[:10] == b"\x89GMT\r\n\x1a\n" + struct.pack("<H", 1)
     assert struct.unpack("<I", file[12:16])[0] == crc32c(file[:12])
-    assert file[10:12] in (b"\0\0", b"\1\0")
+    assert file[10:12] in (b"\0\0", b"\1\0", b"\2\0")
     trace: dict[str, Any] = {"metadata": [], "names": [], "events": [], "encodings": set()}
     trace["operations"] = set()
     history = HistoryReader()

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gpumemtrace.records import RAW_COLUMNS, MemorySource
-from gpumemtrace.schema import Kind, PhaseFlags, StatsCause
+from gpumemtrace.schema import Category, Kind, PhaseFlags, StackState, StatsCause
 from gpumemtrace.trace import Trace
 from gpumemtrace.trace_file import Names
 
@@ -23,6 +23,10 @@ class TraceBuilder:
     rows: list[dict[str, int]] = field(default_factory=list)
     phases: dict[int, tuple[int, str]] = field(default_factory=dict)
     strings: dict[int, str] = field(default_factory=dict)
+    modules: dict[int, tuple[int, str]] = field(default_factory=dict)
+    codes: dict[int, tuple[str, str, int]] = field(default_factory=dict)
+    frames: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    sites: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     run_record: dict[str, Any] = field(default_factory=dict)
     footer: dict[str, Any] = field(default_factory=dict)
     complete: bool = True
@@ -72,6 +76,31 @@ class TraceBuilder:
             id = known[0]
         return id
 
+    def site(
+        self,
+        module: str = "",
+        *stack: tuple[str, int, str],
+        root: str = "",
+        state: int | None = None,
+    ) -> int:
+        """Return the number of a site: a module's path in its outermost one (``root``), and the
+        frames (file, line, function) of its stack, innermost first.
+        """
+        in_root = _number_of(self.modules, (0, root)) if root else 0
+        frame = 0
+        for file, line, function in reversed(stack):
+            code = _number_of(self.codes, (file, function, 1))
+            frame = _number_of(self.frames, (frame, code, line))
+        if state is None:
+            state = StackState.TAKEN if stack else StackState.OFF
+        number = _number_of(self.modules, (in_root, module)) if module else in_root
+        return _number_of(self.sites, (number, frame, int(state)))
+
+    def tag(self, address: int, name: str, category: Category, size: int = 1) -> TraceBuilder:
+        text = _number_of(self.strings, name)
+        columns = {"address": address, "size_bytes": size, "stream": int(category), "extra": text}
+        return self.add(Kind.TAG, **columns)
+
     def trace(self, *, batch_records: int = 1 << 18) -> Trace:
         records = {
             name: np.array([row.get(name, 0) for row in self.rows], dtype)
@@ -79,13 +108,28 @@ class TraceBuilder:
         }
         source = MemorySource(
             records,
-            Names(phases=self.phases, strings=self.strings),
+            Names(
+                phases=self.phases,
+                strings=self.strings,
+                modules=self.modules,
+                codes=self.codes,
+                frames=self.frames,
+                sites=self.sites,
+            ),
             self.run_record,
             self.footer,
             complete=self.complete,
             batch_records=batch_records,
         )
         return Trace(source)
+
+
+def _number_of(table: dict[int, Any], row: Any) -> int:
+    """Return the number of a row, which is added if it is not there."""
+    known = [number for number, other in table.items() if other == row]
+    number = known[0] if known else len(table) + 1
+    table[number] = row
+    return number
 
 
 @st.composite
