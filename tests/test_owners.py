@@ -16,8 +16,8 @@ from gpumemtrace.schema import Category, StackState
 from gpumemtrace.trace import Trace, open
 
 TORCH = ("/env/site-packages/torch/nn/modules/linear.py", 134, "forward")
-MODEL = ("/home/me/model.py", 20, "Net.forward")
-TRAIN = ("/home/me/train.py", 7, "<module>")
+MODEL = ("/code/model.py", 20, "Net.forward")
+TRAIN = ("/code/train.py", 7, "<module>")
 
 
 def by(trace: Trace, how: str) -> dict[str, int]:

@@ -66,7 +66,7 @@ def _trace(megabytes: int):
     for step in range(_STEPS):
         builder.phase("forward")
         for device, base in bases.items():
-            site = builder.site("layers.0", ("/home/me/train.py", 7, "forward"), root="Net")
+            site = builder.site("layers.0", ("/code/train.py", 7, "forward"), root="Net")
             builder.alloc(base + size, size, device=device, site=site)
             builder.alloc(base + 2 * size, size, device=device, site=site)
         builder.phase("backward")
