@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import recorded
 from growth_runs import leak, train, with_reserved
-from synthetic import MIB
+from synthetic import MIB, TraceBuilder
 
 from gpumemtrace.cli.main import main
 
@@ -94,3 +94,17 @@ def test_one_device(leaking, capsys):
     assert main(["growth", "-q", "--device", "0", str(leaking)]) == 10
     assert main(["growth", "-q", "--device", "3", str(leaking)]) == 1
     assert "device 3 has no events: those that have: 0" in capsys.readouterr().err
+
+
+def test_what_holds_nothing_is_not_counted_among_the_groups(tmp_path, capsys):
+    builder = TraceBuilder()
+    for step in range(12):
+        for i in range(15):  # what each of these phases makes is gone when the step ends
+            builder.phase(f"phase{i}").alloc((1 + i) << 40, MIB)
+        for i in range(15):
+            builder.free((1 + i) << 40)
+        builder.phase("forward").alloc((100 << 40) + step * MIB, MIB).phase("").step(step + 1)
+    builder.trace().save(tmp_path / "a.gmt")
+    main(["growth", str(tmp_path / "a.gmt")])
+    out = capsys.readouterr().out
+    assert "forward" in out and "phase3" not in out and "showing" not in out

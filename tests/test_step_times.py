@@ -178,3 +178,13 @@ def test_the_command(tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert [(s["step"], s["cause"]) for s in result["slow"]] == [(7, "retry")]
     assert result["recorder"]["events"] == 40
+
+
+def test_times_of_a_simulated_run_are_said_to_be_a_cpus(tmp_path, capsys):
+    builder = run(retries={})
+    builder.run_record = {"simulated": {"gpu": "H100"}}
+    builder.trace().save(tmp_path / "a.gmt")
+    assert main(["times", str(tmp_path / "a.gmt")]) == 0
+    assert "simulated: these are times of a CPU, not of a GPU" in capsys.readouterr().out
+    assert main(["times", "--json", str(tmp_path / "a.gmt")]) == 0
+    assert json.loads(capsys.readouterr().out)["simulated"] is True

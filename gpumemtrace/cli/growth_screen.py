@@ -34,14 +34,14 @@ def _print_retained(console: Console, device: DeviceGrowth) -> None:
     table = make_table(console, "\nin use at the end of", columns)
     change = kept.size_bytes[-1] - kept.size_bytes[first]
     order = np.lexsort((-kept.size_bytes[-1], -np.abs(change)))
+    order = order[np.any(kept.size_bytes[[first, -1]][:, order], axis=0)]
     for group in order[:_MOST_GROUPS].tolist():
         row = kept.size_bytes[[first, -1], group]
-        if row.any():
-            table.add_row(
-                kept.groups[group].phase or "(no phase)",
-                kept.groups[group].category,
-                *(format_bytes(int(size)) for size in (*row, change[group])),
-            )
+        table.add_row(
+            kept.groups[group].phase or "(no phase)",
+            kept.groups[group].category.replace("_", " "),
+            *(format_bytes(int(size)) for size in (*row, change[group])),
+        )
     console.print(table)
     if len(order) > _MOST_GROUPS:
         console.print(f"… showing {_MOST_GROUPS} of {len(order)}")

@@ -40,6 +40,7 @@ def add_parser(
 def run(args: argparse.Namespace) -> int:
     """Print the times."""
     from gpumemtrace.analysis.driver_time import DriverFinder
+    from gpumemtrace.analysis.facts import simulated_run
     from gpumemtrace.analysis.lines import feed_lines
     from gpumemtrace.analysis.recorder_cost import CostFinder
     from gpumemtrace.analysis.step_times import time_steps
@@ -51,9 +52,11 @@ def run(args: argparse.Namespace) -> int:
     feed_lines(trace, driver, cost)
     times = time_steps(trace, driver.finish())
     tell_damage(trace)
+    is_simulated = simulated_run(trace.run_record) is not None
     if args.json:
         recorder = {"recorder": cost.finish().to_dict()}
-        print(json.dumps({"path": trace.path} | times.to_dict() | recorder, indent=2))
+        told = {"path": trace.path, "simulated": is_simulated} | times.to_dict() | recorder
+        print(json.dumps(told, indent=2))
     else:
-        print_times(times, cost.finish(), path=trace.path)
+        print_times(times, cost.finish(), path=trace.path, is_simulated=is_simulated)
     return 0

@@ -21,7 +21,9 @@ _CAUSES = {
 }
 
 
-def print_times(times: StepTimes, cost: RecorderCost, *, path: str | None) -> None:
+def print_times(
+    times: StepTimes, cost: RecorderCost, *, path: str | None, is_simulated: bool = False
+) -> None:
     """Print the times of steps, phases and the driver, slow steps, and the recorder's cost."""
     console = make_console()
     if not len(times.number):
@@ -31,6 +33,8 @@ def print_times(times: StepTimes, cost: RecorderCost, *, path: str | None) -> No
             f"{path}: {format_count(len(times.number), 'step')}, median {_ns(times.median_ns)}, "
             f"95 % below {_ns(times.p95_ns)}, {len(times.slow):,} slow",
         )
+        if is_simulated:
+            console.print("The run was simulated: these are times of a CPU, not of a GPU.")
         _print_phases(console, times)
         _print_slow(console, times)
     _print_flushes(console, times)
