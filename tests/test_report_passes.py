@@ -50,7 +50,8 @@ def test_each_finds_what_it_finds_alone(name):
     for peak, expected_peak in zip(results.peak_live_sets, peaks, strict=True):
         assert np.array_equal(peak.blocks.alloc, expected_peak.blocks.alloc)
         assert np.array_equal(peak.blocks.category_id, expected_peak.blocks.category_id)
-    for one, expected_map in zip(results.segment_maps, find_segment_maps(trace), strict=True):
+    maps = [one for one in find_segment_maps(trace) if len(one.time_ns)]
+    for one, expected_map in zip(results.segment_maps, maps, strict=True):
         assert np.array_equal(one.use_percent, expected_map.use_percent)
         assert np.array_equal(one.time_ns, expected_map.time_ns)
     timelines = find_category_timeline(trace)

@@ -201,6 +201,7 @@ class FragmentationFinder:
         self._series = {device: of.cached.finish() for device, of in self._cached.items()}
         self._curve = CurveFinder(trace, cached, devices)
         self.walk = SegmentWalk(
+            has_segments=cached.has_segments,
             curve=self._curve,
             records={
                 device: None if series.worst is None else int(series.record[series.worst])

@@ -92,7 +92,6 @@ class CurveFinder:
         """Choose which marks of ``trace`` to sample; ``cached``: of a first pass."""
         self._trace = trace
         self._devices = {device: cached.device(device) for device in devices}
-        self._has_segments = cached.has_segments
         marks = len(trace.records(Kind.STEP)["kind"]) + len(_entered(trace))
         self._every = max(1, -(-marks // _MOST_SAMPLES))
         self._samples: dict[int, list[SegmentTotals]] = {device: [] for device in devices}
@@ -100,8 +99,6 @@ class CurveFinder:
 
     def cuts(self, batch: Batch) -> npt.NDArray[np.intp]:
         """Return the places of the marks in a batch before which to sample."""
-        if not self._has_segments:  # a sample would tell nothing
-            return np.zeros(0, np.intp)
         raw = batch.raw
         rows = batch.other_rows
         kind = raw["kind"][rows]

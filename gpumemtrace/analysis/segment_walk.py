@@ -22,12 +22,17 @@ class SegmentWalk:
     def __init__(
         self,
         *,
+        has_segments: bool,
         curve: CurveFinder,
         records: Mapping[int, int | None],
         map_finder: SegmentMapFinder | None = None,
     ) -> None:
-        """Look at each device of ``records`` after that record; None: at the end."""
+        """Look at each device of ``records`` after that record; None: at the end.
+
+        ``has_segments``: whether the records tell of any; without, there is nothing to replay.
+        """
         self._stream = SegmentStream()
+        self._has_segments = has_segments
         self._curve = curve
         self._map = map_finder
         self._records = records
@@ -35,6 +40,8 @@ class SegmentWalk:
 
     def feed(self, batch: Batch) -> None:
         """Take the next batch."""
+        if not self._has_segments:
+            return
         if batch.is_lead_in:
             self._stream.feed(batch)
             return
