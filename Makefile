@@ -51,11 +51,12 @@ $(VENV)/bin/python:
 	  { echo 'gpumemtrace needs Python 3.10 or newer: make PYTHON=/path/to/python3.x'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo '$(PYTHON) has no venv module: apt install python3-venv'; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo 'Making the environment $(VENV): a few seconds'
+	@$(PYTHON) -m venv $(VENV)
 
 $(STAMPS)/pip: | $(VENV)/bin/python
 	@mkdir -p $(STAMPS)
-	$(PIP) install --quiet 'pip>=25.1'
+	@$(PIP) install --quiet 'pip>=25.1'
 	@touch $@
 
 # A torch that is there already stays, unless TORCH asks for another one.
@@ -63,15 +64,20 @@ $(STAMPS)/torch: $(STAMPS)/pip
 	@if [ '$(TORCH)' = torch ] && $(VPYTHON) -c \
 	  'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; \
 	then echo 'torch is there'; \
-	elif [ -n '$(LEAN)' ]; then set -x; $(VPYTHON) .ci/install_lean_torch.py '$(TORCH)'; \
-	else set -x; $(PIP) install --quiet '$(TORCH)'; fi
+	elif [ -n '$(LEAN)' ]; then \
+	  echo 'Installing $(TORCH) without the libraries of a GPU (1.5 GB): one to five minutes'; \
+	  $(VPYTHON) .ci/install_lean_torch.py '$(TORCH)'; \
+	else \
+	  echo 'Installing $(TORCH) (5.5 GB; LEAN=1: 1.5 GB): two to ten minutes, by your network'; \
+	  $(PIP) install --quiet '$(TORCH)'; fi
 	@touch $@
 
 # Not editable: what is tested is what a user gets. Without build isolation, so that a second
 # build only compiles what changed.
 $(STAMPS)/package: $(STAMPS)/torch $(SOURCES)
-	$(PIP) install --quiet --group build
-	$(PIP) install --quiet --no-build-isolation -Cbuild-dir=$(BUILD)/package .
+	@echo 'Compiling and installing gpumemtrace ($(JOBS) jobs): one to three minutes'
+	@$(PIP) install --quiet --group build
+	@$(PIP) install --quiet --no-build-isolation -Cbuild-dir=$(BUILD)/package .
 	@touch $@
 
 $(STAMPS)/test-tools: $(STAMPS)/pip pyproject.toml
@@ -90,6 +96,7 @@ $(STAMPS)/docs-tools: $(STAMPS)/pip pyproject.toml
 install: $(STAMPS)/package
 
 demo: install
+	@echo 'Running the demo: ten seconds or so'
 	$(VENV)/bin/gpumemtrace demo
 	@echo 'The command gpumemtrace is in $(VENV): . $(VENV)/bin/activate'
 
