@@ -39,6 +39,9 @@ def test_cause_and_helps_are_those_of_the_command(chromium, tmp_path):
             for h in last.helps
         ]
         assert "ended with the last one" in section.locator(".lead").inner_text()
+        told = found.page.locator(".verdicts .bad", has_text="Out of memory").inner_text()
+        assert "8.000 GiB" in told and "ended with it, the last of 2" in told
+        assert CAUSES[last.cause] in told
 
 
 def test_an_earlier_failure_unfolds_from_the_keyboard(chromium, tmp_path):

@@ -57,17 +57,7 @@ def _of_device(results: Results, device: DeviceSummary) -> Iterator[Verdict]:
     peak, reserved = device.peaks.lines["allocated"], device.peaks.lines["reserved"]
     capacity = device.facts.capacity_bytes
     if device.out_of_memory:
-        first = device.out_of_memory[0]
-        more = len(device.out_of_memory) - 1
-        also = f"; {more:,} more followed" if more else ""
-        why = next((r for r in results.oom.requests if r.device == device.device), None)
-        cause = f" Cause: {describe_cause(why)}" if why is not None and not more else ""
-        yield Verdict(
-            "bad",
-            f"Out of memory{on}: a request for {format_bytes(first.size_bytes)} could not be "
-            f"served {place_in_words(first)}{also}.{cause}",
-            "out_of_memory",
-        )
+        yield Verdict("bad", _failure_in_words(results, device, on), "out_of_memory")
     if device.retries:
         times = "Once" if device.retries == 1 else f"{device.retries:,} times"
         yield Verdict(
@@ -103,6 +93,26 @@ def _of_device(results: Results, device: DeviceSummary) -> Iterator[Verdict]:
             f"{device.facts.name or 'the device'}{on}.",
             "timeline",
         )
+
+
+def _failure_in_words(results: Results, device: DeviceSummary, on: str) -> str:
+    """Name the request that the program ended with, else the first that failed."""
+    requests = results.oom.requests
+    is_fatal = results.oom.died_of_it and requests[-1].device == device.device
+    told = device.out_of_memory[-1 if is_fatal else 0]
+    count = len(device.out_of_memory)
+    if is_fatal:
+        others = f", the last of {count:,}" if count > 1 else ""
+        ended = f"; the program ended with it{others}"
+    else:
+        ended = f"; {count - 1:,} more followed" if count > 1 else ""
+    mine = (r for r in requests if r.device == device.device)
+    why = next((r for r in mine if r.place.event == told.event), None)
+    cause = "" if why is None else f" Cause: {describe_cause(why)}"
+    return (
+        f"Out of memory{on}: a request for {format_bytes(told.size_bytes)} could not be served "
+        f"{place_in_words(told)}{ended}.{cause}"
+    )
 
 
 def _bottleneck(results: Results, device: DeviceSummary, on: str) -> Iterator[Verdict]:
