@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from launch import python
 from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
 
 import gpumemtrace
 from gpumemtrace.analysis import allocation_groups
-from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder
+from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder, GroupUse
 from gpumemtrace.analysis.compare import compare_traces
 from gpumemtrace.analysis.compare_wording import describe_difference
 from gpumemtrace.analysis.lines import feed_lines
@@ -24,19 +25,19 @@ from gpumemtrace.schema import Kind
 from gpumemtrace.trace import Trace
 
 
-@given(columns=event_columns())
-def test_groups_are_those_of_a_plain_count(columns):
+@given(columns=event_columns(), batch_records=st.integers(1, 40))
+def test_groups_are_those_of_a_plain_count(columns, batch_records):
     trace = Trace.from_events(columns, phase_names=PHASE_NAMES)
+    object.__setattr__(trace._source, "batch_records", batch_records)
     finder = AllocationGroupFinder(trace)
     feed_lines(trace, finder)
-    expected = collections.Counter(
-        AllocationGroup(device, PHASE_NAMES[phase] if phase >= 0 else None, size)
-        for kind, device, phase, size in zip(
-            *(columns[name].tolist() for name in ("kind", "device", "phase", "size_bytes")),
-            strict=True,
-        )
-        if kind == Kind.ALLOC
-    )
+    names = ("kind", "device", "phase", "size_bytes", "step")
+    steps = collections.defaultdict(list)
+    for kind, device, phase, size, step in zip(*(columns[n].tolist() for n in names), strict=True):
+        if kind == Kind.ALLOC:
+            name = PHASE_NAMES[phase] if phase >= 0 else None
+            steps[AllocationGroup(device, name, size)].append(step)
+    expected = {group: GroupUse(len(of), len(set(of))) for group, of in steps.items()}
     assert finder.finish() == expected
 
 
@@ -48,7 +49,7 @@ def test_groups_of_many_batches_add_up(monkeypatch):
     trace = builder.trace(batch_records=10)
     finder = AllocationGroupFinder(trace)
     feed_lines(trace, finder)
-    counts = {group.size_bytes: count for group, count in finder.finish().items()}
+    counts = {group.size_bytes: use.count for group, use in finder.finish().items()}
     assert counts == {512 * (1 + k): len(range(k, 1000, 7)) for k in range(7)}
 
 
@@ -213,6 +214,22 @@ class TestSizesThatComeAndGo:
             assert group.largest_size_bytes == factor * (MIB + 102400)
             assert (group.a_per_step, group.b_per_step) == (pytest.approx(1), pytest.approx(1))
             assert group.change_bytes == pytest.approx(factor * (of_b - of_a))
+
+    def test_a_size_that_one_step_makes_many_times_is_one_that_comes_and_goes(self):
+        def training(lengths):
+            builder = TraceBuilder().phase("forward")
+            for step, length in enumerate(lengths):
+                for layer in range(12):
+                    builder.alloc((1 + layer) << 40, length)
+                for layer in range(12):
+                    builder.free((1 + layer) << 40)
+                builder.step(step + 1)
+            return builder.trace()
+
+        a = training([MIB + 1024 * i for i in range(1, 21)])
+        b = training([2 * MIB - 1024 * i for i in range(20)])
+        (group,) = compare_traces(a, b).devices[0].groups
+        assert (group.sizes, group.a_per_step, group.b_per_step) == (40, 12, 12)
 
     def test_a_few_are_told_one_by_one(self):
         a = self.training([MIB] * 10)

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder
+from gpumemtrace.analysis.allocation_groups import (
+    AllocationGroup,
+    AllocationGroupFinder,
+    GroupUse,
+)
 from gpumemtrace.analysis.answers import DeviceAnswers, find_answers
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.endings import OutOfMemory, find_out_of_memory
@@ -172,7 +176,7 @@ class _Side:
     summary: Summary
     steps: int
     step_time_s: float | None
-    groups: dict[AllocationGroup, int]
+    groups: dict[AllocationGroup, GroupUse]
     devices: dict[int, DeviceAnswers]
 
     def out_of_memory(self, device: int) -> OutOfMemory | None:

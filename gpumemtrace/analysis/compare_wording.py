@@ -63,11 +63,11 @@ def describe_share(difference: Difference) -> str:
     return f"{share:+.1%}" if share < _TENFOLD else f"x {share + 1:,.0f}"
 
 
-def describe_sizes(group: GroupDifference) -> str:
-    """The size of a group: ``4.0 MiB``, or between which two so many are: ``2.1 to 4.0 MiB``."""
+def describe_sizes(group: GroupDifference, *, with_count: bool = True) -> str:
+    """The size of a group: ``4.0 MiB``, or between which two it has so many: ``2.1 to 4.0 MiB``."""
     smallest, largest = format_bytes(group.size_bytes), format_bytes(group.largest_size_bytes)
     if group.sizes == 1:
         return smallest
     if smallest.split()[1] == largest.split()[1]:
         smallest = smallest.split()[0]
-    return f"{smallest} to {largest} ({group.sizes:,} sizes)"
+    return f"{smallest} to {largest}" + (f" ({group.sizes:,} sizes)" if with_count else "")

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpumemtrace.analysis.allocation_groups import AllocationGroup
+from gpumemtrace.analysis.allocation_groups import AllocationGroup, GroupUse
 
 __all__ = ["GroupDifference", "compare_groups"]
 
-# A size of which not even every other step makes one comes and goes with the data.
+# A size that not even every other step makes comes and goes with the data.
 _OCCASIONAL = 0.5
 # So many such sizes between two powers of two are told one by one.
 _FEW_SIZES = 4
+_UNUSED = GroupUse(0, 0)
 
 
 @dataclass(frozen=True)
@@ -41,51 +42,52 @@ class GroupDifference:
 @dataclass
 class _Row:
     size_bytes: int
-    a_per_step: float
-    b_per_step: float
+    a_count: int
+    b_count: int
 
 
 def compare_groups(
     device: int,
-    a: Mapping[AllocationGroup, int],
-    b: Mapping[AllocationGroup, int],
+    a: Mapping[AllocationGroup, GroupUse],
+    b: Mapping[AllocationGroup, GroupUse],
     *,
     a_steps: int,
     b_steps: int,
 ) -> tuple[GroupDifference, ...]:
     """Return what is not equal on a device, the largest change in bytes first.
 
-    ``a``, ``b``: group -> number of allocations in so many completed steps.
+    ``a``, ``b``: how each group is used, in so many completed steps.
     """
+    steps_a, steps_b = max(a_steps, 1), max(b_steps, 1)
     classes: dict[tuple[str | None, int], list[_Row]] = {}
-    found = []
-    for group in sorted(a.keys() | b.keys(), key=lambda group: group.size_bytes):
+    rows_of: list[tuple[str | None, list[_Row]]] = []
+    for group in a.keys() | b.keys():
         if group.device != device:
             continue
-        row = _Row(
-            group.size_bytes, a.get(group, 0) / max(a_steps, 1), b.get(group, 0) / max(b_steps, 1)
-        )
-        if max(row.a_per_step, row.b_per_step) < _OCCASIONAL:
+        of_a, of_b = a.get(group, _UNUSED), b.get(group, _UNUSED)
+        row = _Row(group.size_bytes, of_a.count, of_b.count)
+        if max(of_a.steps / steps_a, of_b.steps / steps_b) < _OCCASIONAL:
             key = (group.phase, max(group.size_bytes - 1, 0).bit_length())
             classes.setdefault(key, []).append(row)
         else:
-            found.append(_difference(group.phase, [row]))
+            rows_of.append((group.phase, [row]))
     for (phase, _), rows in classes.items():
-        if len(rows) > _FEW_SIZES:
-            found.append(_difference(phase, rows))
-        else:
-            found += [_difference(phase, [row]) for row in rows]
+        few = len(rows) <= _FEW_SIZES
+        rows_of += [(phase, [row]) for row in rows] if few else [(phase, rows)]
+    found = [_difference(phase, rows, steps_a, steps_b) for phase, rows in rows_of]
     found = [difference for difference in found if difference.change_bytes]
     return tuple(sorted(found, key=lambda d: (-abs(d.change_bytes), d.phase or "", d.size_bytes)))
 
 
-def _difference(phase: str | None, rows: list[_Row]) -> GroupDifference:
+def _difference(phase: str | None, rows: list[_Row], a_steps: int, b_steps: int) -> GroupDifference:
+    a_bytes = sum(row.a_count * row.size_bytes for row in rows)
+    b_bytes = sum(row.b_count * row.size_bytes for row in rows)
     return GroupDifference(
         phase=phase,
         size_bytes=min(row.size_bytes for row in rows),
         largest_size_bytes=max(row.size_bytes for row in rows),
         sizes=len(rows),
-        a_per_step=sum(row.a_per_step for row in rows),
-        b_per_step=sum(row.b_per_step for row in rows),
-        change_bytes=sum((row.b_per_step - row.a_per_step) * row.size_bytes for row in rows),
+        a_per_step=sum(row.a_count for row in rows) / a_steps,
+        b_per_step=sum(row.b_count for row in rows) / b_steps,
+        change_bytes=b_bytes / b_steps - a_bytes / a_steps,
     )

@@ -106,7 +106,7 @@ def draw(shown: Compared, *, size_inches: tuple[float, float] | None = None) -> 
         lower = [figure.add_subplot(grid[2 * i + 1, column]) for column in range(3)]
         plot_peaks(device, lower[0]).set_title("peaks", loc="left")
         plot_categories(device, lower[1]).set_title("what the peak is made of", loc="left")
-        plot_changes(device, lower[2]).set_title("what a step allocates, B - A", loc="left")
+        plot_changes(device, lower[2]).set_title("a step allocates, B - A", loc="left")
         if len(device.groups) > _MOST_GROUPS:
             notes.append(f"showing {_MOST_GROUPS} of {len(device.groups):,} changes")
     if shown.found.record:
@@ -196,7 +196,7 @@ def _plot_pairs(rows: Sequence[tuple[str, Difference]], ax: Axes) -> None:
     ax.set_yticks(range(len(rows)), [plain(name) for name, _ in rows])
     ax.set_ylim(max(len(rows), 4) - 0.5, -0.5)
     ax.set_xlim(0, max(highest, 1) / factor * 1.45)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]))
     ax.set_xlabel(f"memory ({unit})")
 
 
@@ -225,14 +225,15 @@ def plot_changes(device: DeviceComparison, ax: Axes | None = None) -> Axes:
             fontsize=8.5,
             color=ink(),
         )
-    names = [f"{describe_sizes(group)}, {group.phase or NO_PHASE}" for group in groups]
+    sizes = [describe_sizes(group, with_count=False) for group in groups]
+    names = [f"{size}, {g.phase or NO_PHASE}" for size, g in zip(sizes, groups, strict=True)]
     ax.set_yticks(range(len(groups)), [plain(name) for name in names])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(max(len(groups), 4) - 0.5, -0.5)
     dress(ax, grid="x")
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
     ax.axvline(0, color=faint() if low < 0 < high else ink(), linewidth=0.8)
-    ax.set_xlabel(f"{unit} per step (how many in A → B)")
+    ax.set_xlabel(f"{unit} per step (number A → B)")
     return ax
 
 
