@@ -1,7 +1,6 @@
 // Events as columns: one array per field.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,20 +25,5 @@ struct EventColumns {
             extra + count,   thread + count, site + count,    flags + count,      device + count};
   }
 };
-
-// Copies `count` elements of every array, as memmove does.
-inline void copy_columns(const EventColumns& from, const EventColumns& to,
-                         std::size_t count) noexcept {
-  std::copy_n(from.time_ns, count, to.time_ns);
-  std::copy_n(from.kind, count, to.kind);
-  std::copy_n(from.address, count, to.address);
-  std::copy_n(from.size_bytes, count, to.size_bytes);
-  std::copy_n(from.stream, count, to.stream);
-  std::copy_n(from.extra, count, to.extra);
-  std::copy_n(from.thread, count, to.thread);
-  std::copy_n(from.site, count, to.site);
-  std::copy_n(from.flags, count, to.flags);
-  std::copy_n(from.device, count, to.device);
-}
 
 }  // namespace gpumemtrace

@@ -83,17 +83,22 @@ void History::append(const Entry& entry, TimeGuess guess) noexcept {
 }
 
 void History::append_copies(std::uint64_t number, std::uint64_t count) noexcept {
-  const EventColumns all = columns();
   while (count != 0) {
-    const std::uint64_t piece =
-        std::min({count, kCapacity - slot(number), kCapacity - slot(size_)});
     const std::size_t from = slot(number);
     const std::size_t to = slot(size_);
-    copy_columns(all.from(from), all.from(to), piece);
-    std::copy_n(spread_.get() + from, piece, spread_.get() + to);
-    std::copy_n(address_reference_.get() + from, piece, address_reference_.get() + to);
-    std::copy_n(size_reference_.get() + from, piece, size_reference_.get() + to);
-    std::copy_n(allocated_after_.get() + from, piece, allocated_after_.get() + to);
+    const std::size_t piece = std::min({count, kCapacity - from, kCapacity - to});
+    copy_piece(kind_, from, to, piece);
+    copy_piece(address_, from, to, piece);
+    copy_piece(size_bytes_, from, to, piece);
+    copy_piece(stream_, from, to, piece);
+    copy_piece(extra_, from, to, piece);
+    copy_piece(thread_, from, to, piece);
+    copy_piece(site_, from, to, piece);
+    copy_piece(flags_, from, to, piece);
+    copy_piece(device_, from, to, piece);
+    copy_piece(address_reference_, from, to, piece);
+    copy_piece(size_reference_, from, to, piece);
+    copy_piece(allocated_after_, from, to, piece);
     number += piece;
     size_ += piece;
     count -= piece;
@@ -103,17 +108,20 @@ void History::append_copies(std::uint64_t number, std::uint64_t count) noexcept 
 
 void History::copy_out(std::uint64_t number, std::uint64_t count,
                        const EventColumns& out) const noexcept {
-  const EventColumns all = columns();
   for (std::uint64_t done = 0; done < count;) {
-    const std::uint64_t piece = std::min(count - done, kCapacity - slot(number + done));
-    copy_columns(all.from(slot(number + done)), out.from(done), piece);
+    const std::size_t from = slot(number + done);
+    const std::size_t piece = std::min(count - done, kCapacity - from);
+    std::copy_n(kind_.get() + from, piece, out.kind + done);
+    std::copy_n(address_.get() + from, piece, out.address + done);
+    std::copy_n(size_bytes_.get() + from, piece, out.size_bytes + done);
+    std::copy_n(stream_.get() + from, piece, out.stream + done);
+    std::copy_n(extra_.get() + from, piece, out.extra + done);
+    std::copy_n(thread_.get() + from, piece, out.thread + done);
+    std::copy_n(site_.get() + from, piece, out.site + done);
+    std::copy_n(flags_.get() + from, piece, out.flags + done);
+    std::copy_n(device_.get() + from, piece, out.device + done);
     done += piece;
   }
-}
-
-EventColumns History::columns() const noexcept {
-  return {gap_.get(),   kind_.get(),   address_.get(), size_bytes_.get(), stream_.get(),
-          extra_.get(), thread_.get(), site_.get(),    flags_.get(),      device_.get()};
 }
 
 }  // namespace gpumemtrace

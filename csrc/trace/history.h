@@ -73,16 +73,19 @@ class History {
   // Takes in the next event.
   void append(const Entry& entry, TimeGuess guess) noexcept;
   // Takes in copies of the `count` >= 1 events from `number` on: in reach, and before the new ones.
-  // Guesses are copied as they were: set_guess().
+  // All but their guesses: each is to be set after it.
   void append_copies(std::uint64_t number, std::uint64_t count) noexcept;
   void set_guess(std::uint64_t number, TimeGuess guess) noexcept {
     gap_[slot(number)] = static_cast<std::int64_t>(guess.gap);
     spread_[slot(number)] = guess.spread;
   }
-  // Copies fields of `count` events from `number` on; `time_ns` receives guessed gaps.
+  // Copies the fields of `count` events from `number` on, but no times.
   void copy_out(std::uint64_t number, std::uint64_t count, const EventColumns& out) const noexcept;
 
  private:
+  template <class Field>
+  using Column = std::unique_ptr<Field[]>;
+
   static constexpr std::size_t slot(std::uint64_t number) noexcept {
     return static_cast<std::size_t>(number & (kCapacity - 1));
   }
@@ -93,14 +96,16 @@ class History {
   static constexpr std::uint64_t rounded(std::uint64_t size_bytes) noexcept {
     return (size_bytes + 511) / 512 * 512;
   }
-  EventColumns columns() const noexcept;
+  template <class Field>
+  static void copy_piece(const Column<Field>& column, std::size_t from, std::size_t to,
+                         std::size_t count) noexcept {
+    std::copy_n(column.get() + from, count, column.get() + to);
+  }
 
   std::uint64_t size_ = 0;
   std::uint64_t allocated_ = 0;  // after the last event
   std::array<Event, 64> told_ = {};
   // Not filled with anything: what was not written is out of reach.
-  template <class Field>
-  using Column = std::unique_ptr<Field[]>;
   Column<std::int64_t> gap_;
   Column<std::uint16_t> kind_;
   Column<std::uint64_t> address_, size_bytes_, stream_, extra_;

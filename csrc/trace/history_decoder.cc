@@ -105,16 +105,33 @@ void HistoryDecoder::copy(Cursor& cursor, std::uint64_t count) {
   while (count != 0) {
     const std::uint64_t piece = std::min({count, kPiece, distance_});
     const std::uint64_t first = history_.size();
-    history_.append_copies(first - distance_, piece);
+    const std::uint64_t source = first - distance_;
+    history_.append_copies(source, piece);
     history_.copy_out(first, piece, cursor.out);
-    for (std::uint64_t i = 0; i < piece; ++i) {
-      const TimeGuess guess = history_.guess(first + i);
-      history_.set_guess(first + i, get_time(cursor.times, guess, cursor.out.time_ns[i]));
-    }
+    get_times(cursor, source, first, piece);
     cursor.out = cursor.out.from(piece);
     cursor.left -= piece;
     count -= piece;
   }
+}
+
+// As get_time, for the copies of the events from `source` on; what changes with each stays in
+// registers.
+void HistoryDecoder::get_times(Cursor& cursor, std::uint64_t source, std::uint64_t first,
+                               std::uint64_t count) noexcept {
+  BitReader times = cursor.times;
+  std::int64_t* const out = cursor.out.time_ns;
+  std::uint64_t time = last_history_time_;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const TimeGuess guess = history_.guess(source + i);
+    const std::uint64_t error = unzigzag(times.rice(guess.rice_bits()));
+    time += guess.gap + error;
+    out[i] = static_cast<std::int64_t>(time);
+    history_.set_guess(first + i, guess.after(error));
+  }
+  last_history_time_ = time;
+  last_time_ = time;
+  cursor.times = times;
 }
 
 void HistoryDecoder::follow(Cursor& cursor, std::uint64_t count) {

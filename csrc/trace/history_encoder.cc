@@ -12,6 +12,8 @@ constexpr std::size_t kWorthwhileMatch = 8;
 constexpr std::size_t kMatchLimit = 24;
 // Following and copying come to the same for so many events: copy, that is faster to decode.
 constexpr std::uint64_t kCopiesToSwitch = 64;
+// Of those to be compared: many columns are read beside them, and the processor loses track.
+constexpr std::size_t kPrefetchedEvents = 32;
 
 // Sampled by a clock, or told when memory is short: they come at another place in every step.
 constexpr bool is_aside(Kind kind) noexcept {
@@ -62,21 +64,23 @@ std::size_t HistoryEncoder::encode_next(const Event* events, std::size_t left) {
     return 1;
   }
   const auto is_copy = [&] { return has_source_ && history_.equals(source_, event); };
-  if (!instructions_.is_in(Operation::kFollow) && is_copy()) return copy_run(events, left);
+  const bool copies = is_copy();
+  if (copies && !instructions_.is_in(Operation::kFollow)) return copy_run(events, left);
   History::Entry foreseen{};
-  if (has_source_ && follows(event, foreseen)) {
-    copies_followed_ = is_copy() ? copies_followed_ + 1 : 0;
+  bool is_foreseen = has_source_ && follows(event, foreseen);
+  if (is_foreseen) {
+    copies_followed_ = copies ? copies_followed_ + 1 : 0;
     if (copies_followed_ >= kCopiesToSwitch) return copy_run(events, left);
-    instructions_.extend_run(Operation::kFollow, 1);
-    append(event, foreseen);
-    return 1;
+  } else if (copies) {
+    return copy_run(events, left);
+  } else {
+    lookup_.update(history_);
+    if (find_source(events, left)) {
+      if (is_copy()) return copy_run(events, left);
+      is_foreseen = follows(event, foreseen);
+    }
   }
-  if (is_copy()) return copy_run(events, left);
-
-  lookup_.update(history_);
-  find_source(events, left);
-  if (is_copy()) return copy_run(events, left);
-  if (has_source_ && follows(event, foreseen)) {
+  if (is_foreseen) {
     instructions_.extend_run(Operation::kFollow, 1);
     append(event, foreseen);
   } else if (has_source_ && foreseen.event.kind == event.kind) {
@@ -93,17 +97,15 @@ std::size_t HistoryEncoder::copy_run(const Event* events, std::size_t left) {
   const std::size_t most = std::min<std::size_t>(left, history_.size() - source_);
   while (count < most && !is_aside(events[count].kind) &&
          history_.equals(source_ + count, events[count])) {
+    __builtin_prefetch(events + std::min(count + kPrefetchedEvents, left));
     ++count;
   }
   copies_followed_ = 0;
   instructions_.extend_run(Operation::kCopy, count);
   const std::uint64_t first = history_.size();
   history_.append_copies(source_, count);
+  put_times(events, first, count);
   source_ += count;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t number = first + i;
-    history_.set_guess(number, put_time(units_.of(events[i].time), history_.guess(number)));
-  }
   return count;
 }
 
@@ -119,24 +121,32 @@ bool HistoryEncoder::follows(const Event& event, History::Entry& foreseen) const
          guess.site == event.site && guess.flags == event.flags && guess.device == event.device;
 }
 
-// After a miss: the source stays where it is unless another place clearly does better.
-void HistoryEncoder::find_source(const Event* events, std::size_t left) {
+// After a miss: the source stays where it is (false) unless another place clearly does better.
+bool HistoryEncoder::find_source(const Event* events, std::size_t left) {
   const Event& event = *events;
   const std::uint64_t size = history_.size();
+  const auto move_to = [&](std::uint64_t number) {
+    jump_to(number);
+    return true;
+  };
   if (const std::uint32_t same = lookup_.find_same(history_, event); same != 0) {
     const std::size_t there = match_length(size - same, events, left);
-    const std::size_t here = has_source_ ? 1 + match_length(source_ + 1, events + 1, left - 1) : 0;
-    if (there >= std::min(left, kWorthwhileMatch) && there > here) return jump_to(size - same);
+    const auto here = [&] {
+      return has_source_ ? 1 + match_length(source_ + 1, events + 1, left - 1) : 0;
+    };
+    if (there >= std::min(left, kWorthwhileMatch) && there > here()) return move_to(size - same);
   }
   const bool fits = has_source_ && history_.kind(source_) == event.kind;
   // The right block, but at another address: as good as it gets.
-  if (fits && event.kind == Kind::kAlloc && history_.size_bytes(source_) == event.size) return;
+  if (fits && event.kind == Kind::kAlloc && history_.size_bytes(source_) == event.size) {
+    return false;
+  }
   const std::uint32_t alike = lookup_.find_alike(history_, event);
-  if (alike == 0 || (has_source_ && size - alike == source_)) return;
+  if (alike == 0 || (has_source_ && size - alike == source_)) return false;
   const History::Entry foreseen = history_.follow(size - alike);
-  if (foreseen.event.kind != event.kind) return;
+  if (foreseen.event.kind != event.kind) return false;
   const bool right = foreseen.event.address == event.address && foreseen.event.size == event.size;
-  if (right || !fits) jump_to(size - alike);
+  return (right || !fits) && move_to(size - alike);
 }
 
 std::size_t HistoryEncoder::match_length(std::uint64_t number, const Event* events,
@@ -226,6 +236,23 @@ TimeGuess HistoryEncoder::put_time(std::uint64_t time, TimeGuess guess) {
   last_time_ = time;
   last_history_time_ = time;
   return guess.after(error);
+}
+
+// As put_time, for copies of the events from the source on; what changes with each stays in
+// registers.
+void HistoryEncoder::put_times(const Event* events, std::uint64_t first, std::size_t count) {
+  const TimeUnits units = units_;
+  std::uint64_t last = last_history_time_;
+  for (std::size_t i = 0; i < count; ++i) {
+    const TimeGuess guess = history_.guess(source_ + i);
+    const std::uint64_t time = units.of(events[i].time);
+    const std::uint64_t error = time - (last + guess.gap);
+    times_.put_rice(zigzag(error), guess.rice_bits());
+    history_.set_guess(first + i, guess.after(error));
+    last = time;
+  }
+  last_time_ = last;
+  last_history_time_ = last;
 }
 
 void HistoryEncoder::put_time_alone(std::uint64_t time) {

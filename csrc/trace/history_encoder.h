@@ -34,7 +34,8 @@ class HistoryEncoder {
   std::size_t copy_run(const Event* events, std::size_t left);
   // Leaves in `foreseen` what follows the source; whether that is the event.
   bool follows(const Event& event, History::Entry& foreseen) const noexcept;
-  void find_source(const Event* events, std::size_t left);
+  // Whether there is a better source than until now: it is one then.
+  bool find_source(const Event* events, std::size_t left);
   // How many of the events are copies of those from `number` on; only a few are looked at.
   std::size_t match_length(std::uint64_t number, const Event* events,
                            std::size_t left) const noexcept;
@@ -47,6 +48,7 @@ class HistoryEncoder {
   void put_fields(Operation operation, const Event& event, History::Entry& entry);
   // Time of an event with a source, and of one without: puts the error, learns from it.
   TimeGuess put_time(std::uint64_t time, TimeGuess guess);
+  void put_times(const Event* events, std::uint64_t first, std::size_t count);
   void put_time_alone(std::uint64_t time);
 
   History history_;
