@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,35 +12,62 @@ from gpumemtrace.phase_names import PhaseNames
 from gpumemtrace.records import Batch, RecordSource
 from gpumemtrace.schema import Kind, PhaseFlags
 
-__all__ = ["END", "find_driving_thread", "resolved_batches", "window_of"]
+__all__ = ["END", "OpenPhases", "Piece", "find_driving_thread", "resolved_pieces", "window_of"]
 
 # The number of a record behind the last one of any trace.
 END = 1 << 62
 
 
-def resolved_batches(
-    source: RecordSource, names: PhaseNames, driving_thread: int
+@dataclass(frozen=True)
+class Piece:
+    """Batches that were read together: number ``number`` of its source.
+
+    ``first_record``: records before it; ``resolver``: what they left, not to be fed.
+    """
+
+    number: int
+    first_record: int
+    resolver: _core.MarkResolver
+    batches: tuple[Batch, ...]
+
+
+def resolved_pieces(
+    source: RecordSource,
+    names: PhaseNames,
+    resolver: _core.MarkResolver,
+    *,
+    first_piece: int = 0,
+    first_record: int = 0,
+) -> Generator[Piece, None, None]:
+    """Yield all records of ``source`` from a piece on, with their step and phase.
+
+    ``resolver`` and ``first_record``: what the records before have left. Events are counted from
+    there on.
+    """
+    record, event = first_record, 0
+    for number, raws in enumerate(source.pieces(first_piece), first_piece):
+        before, piece_record = resolver.copy(), record
+        batches = []
+        for raw in raws:
+            step, phase_id = resolver.feed(raw)
+            path = names.path_of_id(phase_id)
+            batch = Batch(raw, step, names.phase_of_path(path), path, event, record)
+            batches.append(batch)
+            record += len(batch)
+            event += int(np.count_nonzero(batch.is_event))
+        yield Piece(number, piece_record, before, tuple(batches))
+
+
+def window_of(
+    batches: Iterator[Batch], first: int, end: int, *, first_record: int, open_phases: OpenPhases
 ) -> Iterator[Batch]:
-    """Yield all records of ``source`` with their step and phase."""
-    resolver = _core.MarkResolver(driving_thread)
-    record = event = 0
-    for raw in source.batches():
-        step, phase_id = resolver.feed(raw)
-        path = names.path_of_id(phase_id)
-        batch = Batch(raw, step, names.phase_of_path(path), path, event, record)
-        yield batch
-        record += len(batch)
-        event += int(np.count_nonzero(batch.is_event))
-
-
-def window_of(batches: Iterator[Batch], first: int, end: int) -> Iterator[Batch]:
     """Yield records ``first`` to ``end`` (exclusive), those before as a lead-in.
 
     Record ``first`` comes alone, then marks of the phases that were open there. Events are counted
-    from the window on.
+    from the window on. ``first_record``: the number of the first one in ``batches``;
+    ``open_phases``: the phases open there.
     """
-    open_phases = _OpenPhases()
-    record = event = 0
+    record, event = first_record, 0
     for batch in batches:
         cut = [min(max(place - record, 0), len(batch)) for place in (first, first + 1, end)]
         is_beginning = record <= first < record + len(batch)
@@ -78,18 +106,30 @@ def find_driving_thread(source: RecordSource) -> int:
     return max(phase_marks, key=lambda thread: (phase_marks[thread], -thread), default=0)
 
 
-class _OpenPhases:
+class OpenPhases:
     """The phase mark that holds for each thread when a slice begins."""
 
     def __init__(self) -> None:
+        """Begin with a trace."""
         self._marks: dict[int, Batch] = {}
+
+    def copy(self) -> OpenPhases:
+        """Return one that goes on from here by itself."""
+        copied = OpenPhases()
+        copied._marks.update(self._marks)
+        return copied
 
     def feed(self, batch: Batch) -> None:
         """Take the next batch before the slice."""
         marks = np.flatnonzero(batch.raw["kind"] == Kind.PHASE)
         for thread in np.unique(batch.raw["thread"][marks]).tolist():
             last = int(marks[batch.raw["thread"][marks] == thread][-1])
-            self._marks[thread] = batch.window(last, last + 1, first_event=0, is_lead_in=False)
+            mark = batch.window(last, last + 1, first_event=0, is_lead_in=False)
+            # A copy: views would keep the whole batch.
+            raw = {name: column.copy() for name, column in mark.raw.items()}
+            self._marks[thread] = replace(
+                mark, raw=raw, phase=mark.phase.copy(), phase_path=mark.phase_path.copy()
+            )
 
     def forget(self, batch: Batch) -> None:
         """Drop what the marks of the slice's first record replace."""

@@ -26,6 +26,7 @@ class PhaseNames:
         index = {name: i for i, name in enumerate(self.names)}
         # One entry more: path -1 (none) is phase -1.
         self._leaf = np.array([*(index[path[-1]] for path in self.paths), -1], np.int32)
+        self._is_flat = self.paths == tuple((name,) for name in self.names)
 
     def path_of_id(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return the index into ``paths`` for each path id; -1 for 0 and for unknown ids."""
@@ -40,7 +41,7 @@ class PhaseNames:
 
     def phase_of_path(self, paths: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return the index into ``names`` for each index into ``paths``; -1 stays -1."""
-        return self._leaf[paths]
+        return paths if self._is_flat else self._leaf.take(paths, mode="wrap")
 
 
 def _path(table: Mapping[int, tuple[int, str]], id: int) -> tuple[str, ...]:

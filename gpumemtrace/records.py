@@ -8,8 +8,7 @@ arrays of one length. What the columns mean for each kind is said in ``csrc/trac
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -19,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gpumemtrace.read_ahead import read_ahead
 from gpumemtrace.schema import COLUMNS, Kind
 from gpumemtrace.trace_file import FileWriter, Names, Problem, TraceFile
 
@@ -147,6 +147,12 @@ class RecordSource(Protocol):
     def batches(self) -> Iterator[Records]:
         """Yield all records in order, a bounded number at a time."""
 
+    def pieces(self, first: int = 0) -> Generator[Sequence[Records], None, None]:
+        """Yield the same batches, those together that are read together, from piece ``first`` on.
+
+        Reading can begin at any piece; it costs little more than that piece.
+        """
+
 
 @dataclass(frozen=True)
 class MemorySource:
@@ -174,11 +180,16 @@ class MemorySource:
         times = self.records["time_ns"]
         return (int(times[0]), int(times.max())) if len(times) else (0, 0)
 
-    def batches(self) -> Iterator[Records]:
+    def batches(self) -> Generator[Records, None, None]:
         """Yield views of `batch_records` records each."""
-        for first in range(0, self.record_count, self.batch_records):
-            window = slice(first, first + self.batch_records)
-            yield {name: column[window] for name, column in self.records.items()}
+        for piece in self.pieces():
+            yield from piece
+
+    def pieces(self, first: int = 0) -> Generator[Sequence[Records], None, None]:
+        """Yield each batch by itself, from number ``first`` on."""
+        for start in range(first * self.batch_records, self.record_count, self.batch_records):
+            window = slice(start, start + self.batch_records)
+            yield [{name: column[window] for name, column in self.records.items()}]
 
 
 class FileSource:
@@ -218,15 +229,15 @@ class FileSource:
             return (0, 0)
         return int(chunks["first_time_ns"][0]), int(chunks["last_time_ns"].max())
 
-    def batches(self) -> Iterator[Records]:
+    def batches(self) -> Generator[Records, None, None]:
         """Yield whole chunks, several at a time. The next ones are decoded meanwhile."""
-        spans = self._spans()
-        with ThreadPoolExecutor(1, thread_name_prefix="gpumemtrace-decode") as decoder:
-            ahead = [decoder.submit(self._read, *span) for span in islice(spans, 1)]
-            while ahead:
-                batches = ahead.pop().result()
-                ahead += [decoder.submit(self._read, *span) for span in islice(spans, 1)]
-                yield from batches
+        for piece in self.pieces():
+            yield from piece
+
+    def pieces(self, first: int = 0) -> Generator[Sequence[Records], None, None]:
+        """Yield the same; decoding starts at the last keyframe before piece ``first``."""
+        spans = islice(self._spans(), first, None)
+        yield from read_ahead(self._read(*span) for span in spans)
 
     def _spans(self) -> Iterator[tuple[int, int, int]]:
         """Yield which chunks to read together (first, end), and the number that precedes them."""

@@ -6,22 +6,24 @@ Over 400 lines: the one class that users ask, with a documented property for eac
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpumemtrace.batches import END, find_driving_thread, resolved_batches, window_of
+from gpumemtrace import _core
 from gpumemtrace.category_rules import CategoryRule
+from gpumemtrace.checkpoints import Checkpoint
 from gpumemtrace.from_events import EVENT_COLUMNS, source_from_events
 from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
+from gpumemtrace.parts import Part
 from gpumemtrace.phase_names import PhaseNames
+from gpumemtrace.read_ahead import read_ahead
 from gpumemtrace.records import Batch, Records, RecordSource, write_records
 from gpumemtrace.schema import Kind
 from gpumemtrace.sites import Sites
-from gpumemtrace.slices import window_of_steps, window_of_time
 from gpumemtrace.trace_file import Problem
 
 if TYPE_CHECKING:
@@ -61,19 +63,17 @@ class TraceData:
         self,
         source: RecordSource,
         *,
-        _window: tuple[int, int] | None = None,
         category_rules: Sequence[CategoryRule] = (),
-        _driving_thread: int | None = None,
+        _part: Part | None = None,
     ) -> None:
         """Read from ``source``; users call `gpumemtrace.open` or `from_events`.
 
         ``category_rules``: the user's own, see `gpumemtrace.category_rules`.
         """
         self._source = source
-        self._window = _window
-        self._driving_thread_known = _driving_thread
-        self.category_rules = tuple(category_rules)
         self._names = PhaseNames(source.names.phases)
+        self._part = _part or Part(source, self._names)
+        self.category_rules = tuple(category_rules)
         self._marks_known: Marks | None = None
         self._columns: dict[str, npt.NDArray[Any]] = {}
 
@@ -109,7 +109,7 @@ class TraceData:
         Raises `FileExistsError` if ``path`` exists, unless ``force``; `ValueError` for a slice,
         which would lack the blocks that were live when it began.
         """
-        if self._window is not None:
+        if not self._part.is_whole:
             raise ValueError("a slice can't be saved: save the trace it was taken from")
         write_records(self._source, path, time_resolution_ns=time_resolution_ns, force=force)
 
@@ -120,7 +120,7 @@ class TraceData:
 
     def __repr__(self) -> str:
         where = self.path or "in memory"
-        part = "" if self._window is None else ", a slice"
+        part = "" if self._part.is_whole else ", a slice"
         return f"<gpumemtrace.Trace {where}{part}>"
 
     @property
@@ -194,9 +194,7 @@ class TraceData:
 
         The one that emits the steps; without steps, the one with the most phase marks.
         """
-        if self._driving_thread_known is None:
-            self._driving_thread_known = find_driving_thread(self._source)
-        return self._driving_thread_known
+        return self._part.driving_thread
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -216,13 +214,9 @@ class TraceData:
     @property
     def whole(self) -> Self:
         """The trace that this one is a slice of; itself if it is none."""
-        if self._window is None:
+        if self._part.is_whole:
             return self
-        return type(self)(
-            self._source,
-            category_rules=self.category_rules,
-            _driving_thread=self.driving_thread,
-        )
+        return self._of(self._part.whole)
 
     @property
     def dropped_events(self) -> int:
@@ -237,7 +231,7 @@ class TraceData:
     @property
     def time_span_ns(self) -> tuple[int, int]:
         """The times of the first and the last record. Does not read a whole file for it."""
-        if self._marks_known is None and self._window is None:
+        if self._marks_known is None and self._part.is_whole:
             return self._source.time_span_ns
         return self.marks.first_ns, self.marks.last_ns
 
@@ -352,14 +346,30 @@ class TraceData:
         """Yield *all* records in order, a bounded number at a time, with step and phase.
 
         ``lead_in``: for a slice, yield the records before it first (``batch.is_lead_in``), for
-        analyses that carry state, such as the bytes allocated.
+        analyses that carry state, such as which blocks are in use. Without, and for the lines of
+        memory (`chunks_and_lines`), reading begins shortly before the slice.
         """
+        if lead_in:
+            yield from read_ahead(self._chunks(self._part.beginning))
+        else:
+            for batch in read_ahead(self._chunks(self._part.checkpoint())):
+                if not batch.is_lead_in:
+                    yield batch
+
+    def chunks_and_lines(self) -> tuple[Iterator[Batch], _core.LineBuilder]:
+        """Return all records, and the lines as the records before the first of those left them.
+
+        Of a slice, the last records before it come first (``batch.is_lead_in``).
+        """
+        start = self._part.checkpoint()
+        return read_ahead(self._chunks(start)), start.lines.copy()
+
+    def _chunks(self, start: Checkpoint) -> Generator[Batch, None, None]:
         builder = MarksBuilder() if self._marks_known is None else None
-        for batch in self._batches():
+        for batch in self._part.batches(start):
             if builder is not None and not batch.is_lead_in:
                 builder.feed(batch)
-            if lead_in or not batch.is_lead_in:
-                yield batch
+            yield batch
         if builder is not None:
             self._marks_known = builder.finish(self._names.path_of_id)
 
@@ -389,30 +399,10 @@ class TraceData:
         """
         if (steps is None) == (time_ns is None):
             raise ValueError("a slice is one of steps and time_ns")
-        within = self._window or (0, END)
-        if steps is not None:
-            marks = self._marks_known or self._marks_until_step(steps[1])
-            window = window_of_steps(marks, steps, within)
-        else:
-            assert time_ns is not None
-            window = window_of_time(self._batches(), time_ns, within, lambda: self.time_span_ns)
-        return type(self)(
-            self._source,
-            _window=window,
-            category_rules=self.category_rules,
-            _driving_thread=self.driving_thread,
-        )
+        if time_ns is not None:
+            return self._of(self._part.of_time(time_ns, lambda: self.time_span_ns))
+        assert steps is not None
+        return self._of(self._part.of_steps(steps, self._marks_known))
 
-    def _marks_until_step(self, end: int) -> Marks:
-        """Return the step marks up to the first of step ``end`` or later; reads no further."""
-        builder = MarksBuilder((Kind.STEP,))
-        for batch in self._batches():
-            if not batch.is_lead_in:
-                builder.feed(batch)
-                if (batch.raw["size_bytes"][batch.rows_of(Kind.STEP)] >= end).any():
-                    break
-        return builder.finish(self._names.path_of_id)
-
-    def _batches(self) -> Iterator[Batch]:
-        whole = resolved_batches(self._source, self._names, self.driving_thread)
-        return whole if self._window is None else window_of(whole, *self._window)
+    def _of(self, part: Part) -> Self:
+        return type(self)(self._source, category_rules=self.category_rules, _part=part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,23 @@ def test_two_readers_of_one_trace_do_not_disturb_each_other(long_trace):
     for batch, other in zip(trace.chunks(), trace.chunks(), strict=True):
         for name, column in batch.raw.items():
             assert np.array_equal(column, other.raw[name]), name
+
+
+def test_several_threads_read_one_file_at_once(long_trace):
+    file = TraceFile(long_trace)
+    count = len(file.chunks)
+    expected = [columns["time_ns"] for columns in file.iter()]
+
+    def read_all(start: int) -> bool:
+        order = [(start + 7 * i) % count for i in range(count)]  # 31 chunks: each once
+        return all(
+            np.array_equal(file.read(i, i + 1)["time_ns"], expected[i]) for i in order
+        ) and all(
+            np.array_equal(columns["time_ns"], expected[i]) for i, columns in enumerate(file.iter())
+        )
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(read_all, range(4)))
 
 
 def test_what_goes_wrong_while_decoding_ahead_reaches_the_reader(long_trace, monkeypatch):

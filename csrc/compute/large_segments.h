@@ -21,7 +21,9 @@ class LargeSegments {
   static constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;
 
   LargeSegments() = default;
-  LargeSegments(const LargeSegments&) = delete;  // recent_ points into segments_
+  // recent_ points into segments_: a copy begins without.
+  LargeSegments(const LargeSegments& other)
+      : segments_(other.segments_), elsewhere_(other.elsewhere_) {}
   LargeSegments& operator=(const LargeSegments&) = delete;
 
   // A segment that came from the driver. It replaces what was known of its addresses, except for the

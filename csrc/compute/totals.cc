@@ -33,6 +33,35 @@ void give_back(LineBuilder::Device& state, std::uint64_t address, std::int64_t s
 
 void LineBuilder::feed(const Columns& records, const Lines& out, BlockObserver* observer) {
   observer_ = observer;
+  feed_each(records, [&](std::size_t i, std::int16_t number, const Device* state) {
+    if (state == nullptr) {
+      out.device[i] = -1;
+      out.requested[i] = out.allocated[i] = out.active[i] = out.reserved[i] = 0;
+      out.uncertain[i] = 0;
+    } else {
+      out.device[i] = number;
+      out.requested[i] = state->requested;
+      out.allocated[i] = state->allocated;
+      out.active[i] = add(state->allocated, state->pending);
+      out.reserved[i] = state->reserved;
+      out.uncertain[i] = state->uncertain ? 1 : 0;
+    }
+  });
+}
+
+void LineBuilder::pass(const Columns& records) {
+  observer_ = nullptr;
+  feed_each(records, [](std::size_t, std::int16_t, const Device*) {});
+}
+
+LineBuilder LineBuilder::copy() const {
+  LineBuilder copied = *this;
+  copied.cached_ = nullptr;
+  return copied;
+}
+
+template <class Tell>
+void LineBuilder::feed_each(const Columns& records, Tell tell) {
   ++feeds_;
   for (std::size_t i = 0; i < records.count; ++i) {
     std::int16_t number = records.device[i];
@@ -76,19 +105,8 @@ void LineBuilder::feed(const Columns& records, const Lines& out, BlockObserver* 
       ++events_;  // on no device: nothing to add it to
       ++allocs_;
     }
-    if (state == nullptr) {
-      out.device[i] = -1;
-      out.requested[i] = out.allocated[i] = out.active[i] = out.reserved[i] = 0;
-      out.uncertain[i] = 0;
-    } else {
-      state->fed = feeds_;
-      out.device[i] = number;
-      out.requested[i] = state->requested;
-      out.allocated[i] = state->allocated;
-      out.active[i] = add(state->allocated, state->pending);
-      out.reserved[i] = state->reserved;
-      out.uncertain[i] = state->uncertain ? 1 : 0;
-    }
+    if (state != nullptr) state->fed = feeds_;
+    tell(i, number, state);
   }
 }
 

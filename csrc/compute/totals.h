@@ -61,7 +61,14 @@ class LineBuilder {
   // Only the first anomalies of each type are kept; all are counted.
   static constexpr std::size_t kKeptAnomalies = 100;
 
+  LineBuilder() = default;
+  LineBuilder(LineBuilder&&) = default;
+
   void feed(const Columns& records, const Lines& out, BlockObserver* observer = nullptr);
+  // The same, for records whose lines nobody asks for.
+  void pass(const Columns& records);
+  // One that goes on from here by itself. Not during feed(), and with no observer's blocks in it.
+  LineBuilder copy() const;
 
   // Allocs and frees fed so far; allocs.
   std::int64_t events() const noexcept { return events_; }
@@ -107,6 +114,11 @@ class LineBuilder {
     std::uint32_t handle;  // the observer's
   };
 
+  LineBuilder(const LineBuilder&) = default;  // cached_ points into devices_: copy()
+
+  // Calls `tell(i, number of its device, its state or nullptr)` after each record.
+  template <class Tell>
+  void feed_each(const Columns& records, Tell tell);
   Device& device(std::int16_t number);
   void alloc(Device& state, const Columns& records, std::size_t i);
   void free(Device& state, const Columns& records, std::size_t i);

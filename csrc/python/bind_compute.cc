@@ -54,6 +54,12 @@ py::dict feed_lines(LineBuilder& builder, const py::dict& columns) {
   return result;
 }
 
+void pass_lines(LineBuilder& builder, const py::dict& columns) {
+  const Batch batch(columns);
+  const py::gil_scoped_release release;
+  builder.pass(batch.view());
+}
+
 py::dict device_states(const LineBuilder& builder) {
   py::dict result;
   for (const auto& [number, state] : builder.devices()) {
@@ -198,6 +204,8 @@ void register_compute(py::module_& module) {
            "Return requested, allocated, active, reserved (int64), uncertain (uint8): the lines of "
            "each record's device after it; that device (int16, -1 = none); and a list of the "
            "devices that occur.")
+      .def("pass_by", &pass_lines, py::arg("columns"), "Feed, but return nothing.")
+      .def("copy", &LineBuilder::copy, "Return one that goes on from here by itself.")
       .def_property_readonly("events", &LineBuilder::events)
       .def_property_readonly("live_blocks", &LineBuilder::live_blocks)
       .def_property_readonly("unseen_allocs", &LineBuilder::unseen_allocs)
@@ -209,7 +217,10 @@ void register_compute(py::module_& module) {
   py::class_<MarkResolver>(module, "MarkResolver", "The step and the phase of every record.")
       .def(py::init<std::uint32_t>(), py::arg("driving_thread"))
       .def("feed", &feed_marks, py::arg("columns"),
-           "Return step (int64) and phase path id (int32, 0 = none) of each record.");
+           "Return step (int64) and phase path id (int32, 0 = none) of each record.")
+      .def(
+          "copy", [](const MarkResolver& resolver) { return MarkResolver(resolver); },
+          "Return one that goes on from here by itself.");
 
   py::class_<Pairing>(module, "Pairing", "Which free ends which alloc; feed batches in order.")
       .def(py::init<>())

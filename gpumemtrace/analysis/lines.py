@@ -7,7 +7,7 @@ from the driver. *device_used*: what the whole device has in use, as sampled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
+from gpumemtrace.read_ahead import read_ahead
 from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
@@ -74,7 +75,7 @@ class Lines:
             used_rows = samples[raw["device"][samples] == device]
             self._points[device] = DevicePoints(
                 rows=rows,
-                values={name: line[rows] for name, line in self.values.items()},
+                values={name: line.take(rows) for name, line in self.values.items()},
                 used_rows=used_rows,
                 used=raw["size_bytes"][used_rows],
             )
@@ -106,8 +107,12 @@ class LineStream:
         self.initial: dict[int, dict[str, int]] = {}
 
     def __iter__(self) -> Iterator[tuple[Batch, Lines]]:
+        yield from read_ahead(self._lines())
+
+    def _lines(self) -> Generator[tuple[Batch, Lines], None, None]:
         is_lead_in = True
-        for batch in self._trace.chunks(lead_in=True):
+        batches, self._builder = self._trace.chunks_and_lines()
+        for batch in batches:
             if is_lead_in and not batch.is_lead_in:
                 self.initial = self.final
                 is_lead_in = False

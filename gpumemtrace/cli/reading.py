@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,14 +131,19 @@ class ProgressSource:
         """The times between which the records lie."""
         return self._source.time_span_ns
 
-    def batches(self) -> Iterator[Records]:
+    def batches(self) -> Generator[Records, None, None]:
         """Yield the records, and show how far they are."""
+        for piece in self.pieces():
+            yield from piece
+
+    def pieces(self, first: int = 0) -> Generator[Sequence[Records], None, None]:
+        """Yield the same from piece ``first`` on."""
         done = 0
         what = f"Reading {self.path}"
         with show_progress(what, is_shown=True, show_after_s=self._show_after_s) as on_progress:
-            for records in self._source.batches():
-                yield records
-                done += len(records["kind"])
+            for piece in self._source.pieces(first):
+                yield piece
+                done += sum(len(records["kind"]) for records in piece)
                 on_progress(done, self.record_count)
 
 
