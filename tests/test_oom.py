@@ -287,6 +287,22 @@ def test_an_error_that_is_not_for_want_of_memory() -> None:
     assert find_oom(trace).outside is None
 
 
+def test_what_was_free_when_it_failed_and_not_when_least_was() -> None:
+    builder = TraceBuilder().phase("forward").alloc(512, 100).stats(100, 512, 512, 100 * MIB)
+    for step, used in ((1, 1900), (2, 1500), (3, 800)):  # the card was nearly full in step 0
+        builder.add(Kind.DEVICE_USED, size_bytes=used * MIB, stream=2000 * MIB, after_ns=10**8)
+        builder.stats(100, 512, 512, 100 * MIB).step(step)
+    source = builder.add(Kind.MARK, device=-1, after_ns=10**8).trace()._source
+    error = {"type": "DistBackendError", "message": "NCCL error: Cuda failure 2 'out of memory'"}
+    oom = find_oom(Trace(replace(source, footer={"error": error})))
+    assert oom.outside is not None
+    assert oom.outside.device_free_bytes == 1200 * MIB
+    assert oom.outside.cached_bytes == 100 * MIB - 512
+    place = oom.outside.place
+    assert (place.step, place.event, place.phase) == (3, 1, ("forward",))
+    assert place.time_ns == builder.time_ns
+
+
 def test_nothing_failed(tmp_path, capsys):
     path = str(tmp_path / "a.gmt")
     TraceBuilder().alloc(512, 100).trace().save(path)

@@ -205,7 +205,7 @@ def _answer(
         composition=composition,
         active_bytes=_peak(device, "active"),
         reserved_bytes=_peak(device, "reserved"),
-        outside_bytes=_outside(device),
+        outside_bytes=_outside(gaps),
         expandable_segments=uses_expandable_segments(trace.run_record),
         world_size=world_size(trace.run_record),
     )
@@ -231,7 +231,10 @@ def _peak(device: DeviceSummary, line: str) -> int | None:
     return None if peak is None else peak.size_bytes
 
 
-def _outside(device: DeviceSummary) -> int | None:
+def _outside(gaps: DeviceGaps | None) -> int | None:
     """What is in use on the card beside what the allocator holds, when it is fullest."""
-    used, reserved = _peak(device, "device_used"), _peak(device, "reserved")
-    return None if used is None or reserved is None else max(used - reserved, 0)
+    fullest = None if gaps is None else gaps.highest.get("device_used")
+    if fullest is None or fullest.gaps.outside is None:
+        return None
+    beside = (fullest.gaps.outside, fullest.gaps.others, fullest.gaps.unattributed)
+    return max(sum(size or 0 for size in beside), 0)

@@ -133,6 +133,11 @@ class GapFinder:
         values = {name: line[part] for name, line in lines.values.items()}
         self.feed(cut, Lines(cut, values, lines.device[part], lines.uncertain[part], lines.devices))
 
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The devices that have had records."""
+        return tuple(self._core.devices)
+
     def now(self, device: int, *, until_ns: int | None = None) -> Gaps | None:
         """Return the gaps of a device after the last record; None when it had none yet.
 

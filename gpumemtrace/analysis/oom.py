@@ -71,7 +71,7 @@ def find_oom(trace: TraceData, *, categories: Categories | None = None) -> Oom:
             _explain(trace, request, walk.scenes[i], devices.get(request["device"]), categories)
             for i, request in enumerate(requests)
         ]
-    outside = None if is_pytorch or error is None else _outside_failure(error, devices)
+    outside = None if is_pytorch or error is None else _outside_failure(error, walk)
     return Oom(count, count > 0 and is_pytorch, tuple(explained), outside)
 
 
@@ -197,22 +197,22 @@ def _is_perhaps_memory(error: ErrorAtEnd) -> bool:
     return error.is_out_of_memory or error.says(*_PERHAPS_OUT_OF_MEMORY)
 
 
-def _outside_failure(error: ErrorAtEnd, devices: dict[int, DeviceGaps]) -> OutsideFailure | None:
+def _outside_failure(error: ErrorAtEnd, walk: FailureWalk) -> OutsideFailure | None:
+    # The program ended by this error, so the end of the trace is the instant nearest to it.
     found = [
-        (extreme, number)
-        for number, device in devices.items()
-        if (extreme := device.highest.get("device_free")) is not None
+        (gaps.device_free, number, gaps)
+        for number, gaps in walk.gaps_at_end().items()
+        if gaps.device_free is not None
     ]
     if not found or not _is_perhaps_memory(error):
         return None
-    lowest, number = min(found, key=lambda entry: entry[0].size_bytes)
-    most_free = _HARDLY_ANY * (lowest.gaps.capacity or 0)
-    if not error.is_out_of_memory and lowest.size_bytes > most_free:
+    free, number, gaps = min(found, key=lambda entry: entry[:2])
+    if not error.is_out_of_memory and free > _HARDLY_ANY * (gaps.capacity or 0):
         return None
     return OutsideFailure(
         error=str(error),
         device=number,
-        device_free_bytes=max(lowest.size_bytes, 0),
-        cached_bytes=lowest.gaps.cached or 0,
-        place=lowest.place,
+        device_free_bytes=max(free, 0),
+        cached_bytes=gaps.cached or 0,
+        place=walk.last_place,
     )

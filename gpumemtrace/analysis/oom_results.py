@@ -119,8 +119,9 @@ class FailedRequest:
 class OutsideFailure:
     """The program ended because memory could not be had that it had not asked PyTorch for.
 
-    ``device``: the one with the least memory free, ``device_free_bytes``, as sampled;
-    ``cached_bytes``: what PyTorch's cache held then. ``place``: of that sample.
+    All of it at the end of the trace, by the last samples. ``device``: the one with the least
+    memory free, ``device_free_bytes``; ``cached_bytes``: what PyTorch's cache held. ``place``: of
+    the last record.
     """
 
     error: str

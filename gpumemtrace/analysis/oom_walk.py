@@ -8,7 +8,7 @@ import numpy as np
 
 from gpumemtrace import _core
 from gpumemtrace.analysis.categories import Categories, CategoryFinder
-from gpumemtrace.analysis.gap_results import Gaps
+from gpumemtrace.analysis.gap_results import Gaps, Place
 from gpumemtrace.analysis.gaps import GapFinder
 from gpumemtrace.analysis.lines import Lines
 from gpumemtrace.analysis.live_set import LiveSet
@@ -44,12 +44,14 @@ class FailureWalk:
         self.gaps = GapFinder(trace.whole)
         self.scenes = [Scene() for _ in requests]
         self._requests = requests
+        self._phase_paths = trace.phase_paths
         self._segments = SegmentStream()
         self._blocks = _core.LiveGroups(np.zeros(0, np.uint8), len(trace.phase_names))
         tells_categories = tells_categories and not trace.category_rules
         self._kinds = CategoryFinder(trace) if tells_categories else None
         self._next = 0  # request that has not been reached
         self._is_in_call = False  # of that request
+        self.last_place = Place(0, 0, 0, None)
 
     def begin(self, initial: dict[int, dict[str, int]]) -> None:
         """Take the lines of each known device as they are before the first record."""
@@ -68,12 +70,31 @@ class FailureWalk:
             done = end
             self._look()
         self._feed_part(batch, lines, done, len(batch))
+        if len(batch):
+            self.last_place = self._place_after(batch)
+
+    def gaps_at_end(self) -> dict[int, Gaps]:
+        """Return the gaps of every device that has records, behind the last one."""
+        return {
+            device: gaps
+            for device in self.gaps.devices
+            if (gaps := self.gaps.now(device)) is not None
+        }
 
     def categories(self) -> Categories | None:
         """Return the category of every alloc; None where they were not wanted, or the user has
         rules that are to be asked.
         """
         return None if self._kinds is None else self._kinds.finish()
+
+    def _place_after(self, batch: Batch) -> Place:
+        path = int(batch.phase_path[-1])
+        return Place(
+            time_ns=int(batch.raw["time_ns"][-1]),
+            event=batch.first_event + int(np.count_nonzero(batch.is_event)),
+            step=int(batch.step[-1]),
+            phase=self._phase_paths[path] if path >= 0 else None,
+        )
 
     def _next_stop(self, batch: Batch, done: int) -> int | None:
         """Return before which record to look next; None: not in this batch."""
