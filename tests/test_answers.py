@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from growth_runs import train
 from hypothesis import given
 from slow_gaps import MS, sample
 from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
@@ -221,3 +222,18 @@ def test_what_lies_outside_and_the_headroom(tmp_path, capsys):
     assert gaps["at_peak"]["outside"] == gaps["outside"]["at_first_bytes"] == 30 * MIB
     assert gaps["lowest"]["device_free"]["bytes"] == 900 * MIB
     assert [found["pair"] for found in gaps["order_breaks"]] == ["requested>allocated"]
+
+
+def test_what_grows_is_the_first_advice_and_as_much_as_it_grew():
+    def leak(run, step):
+        run.keep(("leak", step), MIB)
+
+    answers = find_answers(train(60, forward=leak, unfinished=False).trace())
+    (device,) = answers.devices
+    assert device.growth.verdict == "growing"
+    first = device.advice[0]
+    kept = device.summary.highest.step - device.growth.first_step
+    assert (first.about, first.saves_bytes) == ("growth", kept * MIB)
+    assert "1.0 MiB a step" in first.evidence and "forward" in first.evidence
+    (steady,) = find_answers(train(60).trace()).devices
+    assert all(advice.about != "growth" for advice in steady.advice)

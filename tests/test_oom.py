@@ -204,6 +204,29 @@ for rows in (64, 64, 1 << 18):
 
 
 @pytest.mark.simgpu
+def test_what_a_list_keeps_is_named_first(tmp_path: Path) -> None:
+    program = """
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+kept = []
+while True:
+    x = torch.zeros(1 << 18, 64).cuda()
+    kept.append(x)
+    model(x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    command = (*RUN, "-q", "-o", "t.gmt", "-c", PRELUDE + program)
+    done = python(*command, cwd=tmp_path, env=SMALL_CARD, check=False)
+    assert "OutOfMemoryError" in done.stderr
+    (request,) = gpumemtrace.open(tmp_path / "t.gmt").oom().requests
+    first, step, batch = request.helps[0], request.place.step, (1 << 18) * 64 * 4
+    assert first.about == "kept" and first.is_enough
+    assert first.size_bytes == (step - 2) * batch  # of steps 1 to step - 2
+    assert f"blocks of steps 1 to {step - 2}, still in use in step {step}" in first.evidence
+
+
+@pytest.mark.simgpu
 def test_each_device_has_its_own(tmp_path: Path) -> None:
     program = """
 import torch

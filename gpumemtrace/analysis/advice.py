@@ -18,6 +18,7 @@ from gpumemtrace.units import format_bytes
 __all__ = [
     "Advice",
     "Bottleneck",
+    "Grown",
     "PeakFigures",
     "advise",
     "describe_bottleneck",
@@ -31,7 +32,22 @@ CACHE, OUTSIDE = "cache", "outside"
 _OTHER_PARTS = {CACHE: "what the allocator keeps cached", OUTSIDE: "what is outside of PyTorch"}
 # From so many times the allocated peak on it is told as times.
 _TIMES = 3
+LET_GO = "let go of what each step keeps"
 HALVE_BATCH = "halve the batch or the sequence length"
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What is in use at the peak since each step keeps some of what it makes.
+
+    ``bytes_per_step``: by how much it grows; ``steps``: from the first that did to the peak's;
+    ``owner``: what grows fastest, in words.
+    """
+
+    bytes_per_step: float
+    steps: int
+    first_step: int
+    owner: str | None
 
 
 @dataclass(frozen=True)
@@ -41,7 +57,7 @@ class PeakFigures:
     ``category_bytes``: at the highest instant of the allocated line, whose phase is ``phase``.
     ``active_bytes``, ``reserved_bytes``, ``outside_bytes``: peaks; None = not known.
     ``expandable_segments``: whether the allocator used them. ``world_size``: processes.
-    ``moment``: what the instant is called in the evidence.
+    ``moment``: what the instant is called in the evidence. ``grown``: what steps kept until then.
     """
 
     allocated_bytes: int
@@ -54,6 +70,7 @@ class PeakFigures:
     expandable_segments: bool
     world_size: int
     moment: str = "at the peak"
+    grown: Grown | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +125,7 @@ def describe_bottleneck(found: Bottleneck) -> str:
 
 
 def advise(figures: PeakFigures) -> tuple[Advice, ...]:
-    """Return what would lower the peak, the largest saving first."""
+    """Return what would lower the peak: what never stops growing, then the largest saving."""
     found = [
         *_about_activations(figures),
         *_about_optimizer_state(figures),
@@ -116,9 +133,27 @@ def advise(figures: PeakFigures) -> tuple[Advice, ...]:
         *_about_parameters(figures),
         *_about_temporaries(figures),
         *_about_cache(figures),
+        *_about_growth(figures),
     ]
     worth = [a for a in found if a.saves_bytes >= _LEAST_SHARE * figures.allocated_bytes]
-    return tuple(sorted(worth, key=lambda advice: -advice.saves_bytes))
+    return tuple(sorted(worth, key=lambda a: (a.about != "growth", -a.saves_bytes)))
+
+
+def _about_growth(figures: PeakFigures) -> list[Advice]:
+    grown = figures.grown
+    if grown is None or grown.steps <= 0:
+        return []
+    rate = format_bytes(round(grown.bytes_per_step))
+    whose = "" if grown.owner is None else f", most by {grown.owner}"
+    return [
+        Advice(
+            "growth",
+            LET_GO,
+            "allocated",
+            min(round(grown.bytes_per_step * grown.steps), figures.allocated_bytes),
+            f"+{rate} a step since step {grown.first_step}{whose}",
+        )
+    ]
 
 
 def _without(figures: PeakFigures, category: str) -> int:

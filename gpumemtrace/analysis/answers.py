@@ -14,6 +14,7 @@ import numpy as np
 from gpumemtrace.analysis.advice import (
     Advice,
     Bottleneck,
+    Grown,
     PeakFigures,
     advise,
     find_bottleneck,
@@ -208,6 +209,7 @@ def _answer(
         outside_bytes=_outside(gaps),
         expandable_segments=uses_expandable_segments(trace.run_record),
         world_size=world_size(trace.run_record),
+        grown=_grown(growth, device.highest.step),
     )
     return DeviceAnswers(
         summary=device,
@@ -220,6 +222,16 @@ def _answer(
         growth=growth,
         gaps=gaps,
     )
+
+
+def _grown(growth: DeviceGrowth | None, peak_step: int) -> Grown | None:
+    """What steps had kept when the peak was reached; None where nothing grows."""
+    if growth is None or growth.verdict != "growing" or growth.first_step is None:
+        return None
+    owner = growth.owners[0] if growth.owners else None
+    words = None if owner is None else f"{owner.category} of {owner.phase or 'no phase'}"
+    steps = peak_step - growth.first_step
+    return Grown(growth.bytes_per_step, steps, growth.first_step, words)
 
 
 def _peak_row(places: PeakPlaces) -> int:

@@ -97,6 +97,7 @@ def _explain(
         blocks,
         lacking,
         request_bytes=size,
+        step=request["step"],
         phase=phase,
         device_free_bytes=free,
         missing_bytes=missing,

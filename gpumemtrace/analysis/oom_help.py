@@ -12,12 +12,17 @@ from gpumemtrace.analysis.live_set import LiveSet
 from gpumemtrace.analysis.oom_results import Help
 from gpumemtrace.analysis.peak_composition import PeakComposition
 from gpumemtrace.analysis.segments import SegmentTotals
-from gpumemtrace.units import format_bytes
+from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["choose_cause", "find_helps", "unusable_bytes"]
 
 _BEFORE_BACKWARD = ("data", "forward", "eval")
 _WITH_THE_BATCH = (*_BEFORE_BACKWARD, "backward")  # where most requests are as large as the batch
+# What one step makes and a later one may still need; older blocks than that the program keeps.
+_OF_A_STEP = ("activation", "input", "temporary", "unknown")
+_OLD_STEPS = 2
+# Fewer steps than that may be a cache that fills.
+_LEAST_KEPT_STEPS = 3
 # What would have given a smaller part of what was missing is not worth a line.
 _LEAST_SHARE = 0.01
 
@@ -50,15 +55,18 @@ def find_helps(
     lacking: Mapping[str, int],
     *,
     request_bytes: int,
+    step: int,
     phase: str | None,
     device_free_bytes: int | None,
     missing_bytes: int | None,
     expandable_segments: bool,
     world_size: int,
 ) -> tuple[Help, ...]:
-    """Return what would have helped, what is enough first, then by bytes."""
+    """Return what would have helped: what is enough first, then what is a mistake of the
+    program's, then by bytes."""
     found = [
         *_about_cache(lacking, expandable_segments=expandable_segments),
+        *_about_kept(blocks, step),
         *_about_gradients(blocks, phase),
         *_about_batch(blocks, phase, request_bytes),
         *_about_categories(blocks, phase, world_size),
@@ -78,7 +86,7 @@ def find_helps(
         for about, change, size, evidence in found
         if size > max(0, _LEAST_SHARE * (missing_bytes or 0))
     ]
-    return tuple(sorted(helps, key=lambda help: (not help.is_enough, -help.size_bytes)))
+    return tuple(sorted(helps, key=lambda h: (not h.is_enough, h.about != "kept", -h.size_bytes)))
 
 
 _Found = tuple[str, str, int, str]  # about, change, bytes, evidence
@@ -107,6 +115,24 @@ def _about_cache(lacking: Mapping[str, int], *, expandable_segments: bool) -> li
         change = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         found.append(part("fragmentation", change, "free beside blocks in use, not in one piece"))
     return found
+
+
+def _about_kept(blocks: LiveSet, step: int) -> list[_Found]:
+    """What earlier steps made and nobody let go of: a list of losses, of outputs, of batches."""
+    passing = np.isin(blocks.category_id, [CATEGORY_NAMES.index(name) for name in _OF_A_STEP])
+    # The first step makes what the whole run needs: workspaces, caches.
+    old = (blocks.birth_step > 0) & (blocks.birth_step <= step - _OLD_STEPS)
+    kept = passing & old & ~blocks.is_from_before
+    steps = np.unique(blocks.birth_step[kept])
+    if len(steps) < _LEAST_KEPT_STEPS:
+        return []
+    size = int(blocks.allocated_bytes[kept].sum())
+    evidence = (
+        f"{format_bytes(size)} in {format_count(int(kept.sum()), 'block')} of steps "
+        f"{steps[0]} to {steps[-1]}, still in use in step {step}"
+    )
+    change = "let go of what earlier steps made (keep .item(), or .detach().cpu(), not tensors)"
+    return [("kept", change, size, evidence)]
 
 
 def _about_gradients(blocks: LiveSet, phase: str | None) -> list[_Found]:
