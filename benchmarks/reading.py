@@ -25,9 +25,9 @@ import gpumemtrace
 
 
 def summary(path: Path) -> None:
-    from gpumemtrace.analysis.summary import summarize
+    from gpumemtrace.analysis.answers import find_answers
 
-    summarize(gpumemtrace.open(path))
+    find_answers(gpumemtrace.open(path))
 
 
 def timeline(path: Path) -> None:
@@ -50,6 +50,18 @@ def three_steps(path: Path) -> None:
     build_timeline(gpumemtrace.open(path).slice(steps=(100, 103)))
 
 
+def last_steps(path: Path) -> None:
+    from gpumemtrace.analysis.timeline import build_timeline
+
+    trace = gpumemtrace.open(path)
+    steps = int(trace.run_record["steps"])
+    build_timeline(trace.slice(steps=(steps - 6, steps - 3)))
+
+
+def oom(path: Path) -> None:
+    assert gpumemtrace.open(path).oom().failed == 1
+
+
 def fragmentation(path: Path) -> None:
     from gpumemtrace.analysis.fragmentation import find_fragmentation
 
@@ -64,7 +76,7 @@ def columns(path: Path) -> None:
     gpumemtrace.open(path).columns("time_ns", "size_bytes")
 
 
-_ALL = (summary, timeline, picture, three_steps, fragmentation, lifetimes, columns)
+_ALL = (three_steps, last_steps, timeline, picture, summary, fragmentation, oom, lifetimes, columns)
 QUESTIONS = {f.__name__: f for f in _ALL}
 
 
@@ -72,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=lambda text: int(float(text)), default=10_000_000)
     parser.add_argument("--variable-length", action="store_true", help="no two steps alike")
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=[*QUESTIONS])
     parser.add_argument("--keep", type=Path, help="write the trace here and keep it")
     parser.add_argument("--question", choices=QUESTIONS, help=argparse.SUPPRESS)
     parser.add_argument("--trace", type=Path, help=argparse.SUPPRESS)
@@ -81,14 +94,15 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = args.keep or Path(folder) / "synthetic.gmt"
-        steps = write_trace(path, events=args.events, variable_length=args.variable_length)
+        length = args.variable_length
+        steps = write_trace(path, events=args.events, variable_length=length, failed_request=True)
         size = path.stat().st_size
         print(
             f"{args.events:,} events in {steps:,} steps, {size / args.events:.2f} bytes/event; "
             f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
         )
         print(f"{'':14}{'wall s':>9}{'cpu s':>9}{'cpu ns/event':>14}{'peak MiB':>10}")
-        for question in QUESTIONS:
+        for question in args.only:
             measure(question, path, args.events)
 
 

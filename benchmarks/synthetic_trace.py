@@ -29,13 +29,17 @@ def write_trace(
     variable_length: bool = False,
     events_per_step: int = 2000,
     step_ms: float = 30.0,
+    failed_request: bool = False,
     seed: int = 0,
 ) -> int:
-    """Write about ``events`` allocs and frees; return the number of steps."""
+    """Write about ``events`` allocs and frees; return the number of steps.
+
+    ``failed_request``: the last record is a request for 8 GiB that could not be served.
+    """
     random = np.random.default_rng(seed)
     steps = max(events // events_per_step, 1)
     writer = FileWriter(path, time_resolution_ns=100, overwrite=True)
-    writer.write_metadata({"script": "synthetic", "torch": "none"})
+    writer.write_metadata({"script": "synthetic", "torch": "none", "steps": steps})
     writer.write_names(Names(phases={i: (0, name) for i, name in enumerate(PHASES, start=1)}))
     template = [_step(events_per_step, parity) for parity in (0, 1)]
     writer.append(_counters(len(PHASES)))
@@ -49,6 +53,8 @@ def write_trace(
         records["time_ns"] = (step * step_ns + np.cumsum(gaps) / gaps.sum() * step_ns).astype("i8")
         records["size_bytes"][-1] = step + 1
         writer.append(records)
+    if failed_request:
+        writer.append(_failure(int(steps * step_ns)))
     writer.close({"reason": "closed"})
     return steps
 
@@ -72,6 +78,15 @@ def _counters(allocated_mib: int) -> dict[str, Any]:
     for name in ("address", "size_bytes", "stream"):
         records[name][0] = 1024 * MIB
     records["extra"][0] = 3072 * MIB
+    return records
+
+
+def _failure(time_ns: int) -> dict[str, Any]:
+    records = {name: np.zeros(1, dtype) for name, dtype in COLUMNS.items()}
+    records["kind"][0] = Kind.ALLOC_FAILED
+    records["time_ns"][0] = time_ns
+    records["size_bytes"][0] = 8192 * MIB
+    records["thread"][0] = 1
     return records
 
 

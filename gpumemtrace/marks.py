@@ -250,8 +250,8 @@ class MarksBuilder:
         self._counts += np.bincount(kinds, minlength=_MOST_KINDS)
         self._counts[Kind.ALLOC] += allocs
         self._counts[Kind.FREE] += len(batch) - len(others) - allocs
-        self._active_devices.update(_distinct(raw["device"][is_event]))
-        self._other_devices.update(_distinct(raw["device"][others]))
+        self._active_devices.update(_devices_of_events(raw["device"], is_event, others))
+        self._other_devices.update(np.unique(raw["device"][others]).tolist())
         if self._first_ns is None:
             self._first_ns = int(raw["time_ns"][0])
             self._last_ns = self._first_ns
@@ -303,10 +303,16 @@ class MarksBuilder:
         )
 
 
-def _distinct(devices: npt.NDArray[np.int16]) -> list[int]:
-    """Like `numpy.unique`, without sorting where there is only one."""
-    if not len(devices):
+def _devices_of_events(
+    devices: npt.NDArray[np.int16],
+    is_event: npt.NDArray[np.bool_],
+    others: npt.NDArray[np.intp],
+) -> list[int]:
+    """Like `numpy.unique` of the events' devices, without a copy where there is only one."""
+    if len(others) == len(devices):
         return []
-    first = int(devices[0])
-    others = devices[devices != first]
-    return [first, *np.unique(others).tolist()]
+    only = devices[int(np.argmax(is_event))]
+    if np.count_nonzero(devices != only) == np.count_nonzero(devices[others] != only):
+        return [int(only)]
+    found: list[int] = np.unique(devices[is_event]).tolist()
+    return found
