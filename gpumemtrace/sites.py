@@ -36,7 +36,11 @@ class Frame:
     function: str
 
     def __str__(self) -> str:
-        return f"{PurePath(self.file).name}:{self.line} {self.function}"
+        return self.told(PurePath(self.file).name)
+
+    def told(self, file: str) -> str:
+        """Return the frame as text, with this name of its file."""
+        return f"{file}:{self.line} {self.function}"
 
     @property
     def is_torch(self) -> bool:
@@ -73,6 +77,7 @@ class Sites:
             self.state[site] = state
         self.module_names = tuple(places)
         self._stacks: dict[int, tuple[Frame, ...]] = {}
+        self._short_names: dict[str, str] | None = None
         for column in (self.module, self.frame, self.state):
             column.flags.writeable = False
 
@@ -101,6 +106,17 @@ class Sites:
             if root and whole[id] in places
         }
 
+    @property
+    def module_parts(self) -> tuple[tuple[str, ...], ...]:
+        """The names on the way to each of `module_names`, the outermost module's first."""
+        parts = {name: _split(name) for name in self.module_names}
+        paths = _module_paths(self._names.modules)
+        for id, (root, path) in self._names.modules.items():
+            if root and paths[id] in parts:
+                _, outermost = self._names.modules.get(root, (0, f"module {root}, lost"))
+                parts[paths[id]] = (outermost, *path.split("."))
+        return tuple(parts.values())
+
     def clipped(self, site: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
         """Return ``site`` as indices into the arrays; numbers whose row was lost become 0."""
         return np.where(site < len(self.module), site, 0).astype(np.int64)
@@ -111,8 +127,18 @@ class Sites:
 
     def call_site(self, site: int) -> Frame | None:
         """Return the innermost frame outside of PyTorch; the innermost when all are PyTorch's."""
+        return next(iter(self.own_frames(site)), None)
+
+    def own_frames(self, site: int) -> tuple[Frame, ...]:
+        """Return the frames outside of PyTorch, innermost first; of PyTorch's own the innermost."""
         stack = self.stack(site)
-        return next((f for f in stack if not f.is_torch), stack[0] if stack else None)
+        return tuple(f for f in stack if not f.is_torch) or stack[:1]
+
+    def told(self, frame: Frame) -> str:
+        """Return a frame as text, with as much of its path as tells its file from the others."""
+        if self._short_names is None:
+            self._short_names = _short_names({file for file, _, _ in self._names.codes.values()})
+        return frame.told(self._short_names.get(frame.file, frame.file))
 
     def _frames(self, frame: int) -> tuple[Frame, ...]:
         found = self._stacks.get(frame)
@@ -138,3 +164,24 @@ def _module_paths(modules: Mapping[int, tuple[int, str]]) -> dict[int, str]:
         return f"{modules[root][1] if root in modules else f'module {root}, lost'}.{path}"
 
     return {id: path_of(id) for id in modules}
+
+
+def _split(path: str) -> tuple[str, ...]:
+    """Return the names in a path; a compiled function's has dots that are no steps."""
+    return (path,) if path.endswith(")") else tuple(path.split("."))
+
+
+def _short_names(files: set[str]) -> dict[str, str]:
+    """Return for each file the last parts of its path, as few as no other file has."""
+    alike: dict[str, list[str]] = {}
+    for file in files:
+        alike.setdefault(PurePath(file).name, []).append(file)
+    found: dict[str, str] = {}
+    for name, group in alike.items():
+        parts = [PurePath(file).parts for file in group]
+        depth, short = 1, [name] * len(group)
+        while len(set(short)) < len(group) and depth < max(map(len, parts)):
+            depth += 1
+            short = [str(PurePath(*own[-depth:])) for own in parts]
+        found |= dict(zip(group, short, strict=True))
+    return found

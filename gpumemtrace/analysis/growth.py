@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gpumemtrace.analysis.categories import Categories, find_categories
 from gpumemtrace.analysis.facts import device_facts
+from gpumemtrace.analysis.growth_keepers import name_keepers
 from gpumemtrace.analysis.growth_owners import Owner, find_first_row, find_owners
 from gpumemtrace.analysis.growth_rate import LEAST_STEPS, Rate, find_rate, find_reserved_rate
 from gpumemtrace.analysis.large_step import LargeStep, find_large_step
@@ -202,9 +203,9 @@ def judge_growth(
 ) -> Growth:
     """Judge what one pass found, for callers that share it with other analyses."""
     peaks_of = {device.device: device for device in peaks}
-    return Growth(
-        tuple(_judge(trace, peaks_of[device.device], device, from_step) for device in kept.finish())
-    )
+    found = [_judge(trace, peaks_of[device.device], device, from_step) for device in kept.finish()]
+    named = name_keepers(trace, [device.owners for device in found])
+    return Growth(tuple(replace(d, owners=owners) for d, owners in zip(found, named, strict=True)))
 
 
 def _judge(

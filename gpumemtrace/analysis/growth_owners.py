@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.growth_rate import LEAST_RISES, Rate, end_of_births
 from gpumemtrace.analysis.retention import DeviceRetention
 from gpumemtrace.analysis.trend import theil_sen
 
-__all__ = ["Owner", "find_first_row", "find_owners"]
+__all__ = ["Keeper", "Owner", "find_first_row", "find_owners"]
 
 # What grows by less of the whole is not named.
 _LEAST_SHARE = 0.05
 # A size stands for its group if it makes up so much of it.
 _MAIN_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """The module or line that made most of the blocks that stay.
+
+    ``blocks`` of them are its own; of ``known`` among ``of_blocks`` the trace tells whose they are.
+    """
+
+    name: str
+    blocks: int
+    known: int
+    of_blocks: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -27,7 +45,8 @@ class Owner:
     ``category``: of most of them, by bytes. ``size_bytes``: their most frequent size by bytes, as
     allocated; ``blocks_per_step``: how many of that size a step adds; ``thread``: the one that made
     most of them. All three are None where no block stays (one is replaced by a larger one each
-    step).
+    step). ``module``, ``line``: who allocated them, None where the trace does not tell. ``allocs``:
+    int64, the blocks of that size that a growing run keeps, numbers among the trace's allocs.
     """
 
     phase: str | None
@@ -36,6 +55,11 @@ class Owner:
     size_bytes: int | None
     blocks_per_step: float | None
     thread: int | None
+    module: Keeper | None = None
+    line: Keeper | None = None
+    allocs: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values."""
@@ -46,6 +70,8 @@ class Owner:
             "size_bytes": self.size_bytes,
             "blocks_per_step": self.blocks_per_step,
             "thread": self.thread,
+            "module": None if self.module is None else self.module.to_dict(),
+            "site": None if self.line is None else self.line.to_dict(),
         }
 
 
@@ -61,10 +87,13 @@ def find_owners(kept: DeviceRetention, rate: Rate, first_row: int) -> tuple[Owne
         if slope < _LEAST_SHARE * rate.slope.value:
             continue
         size = blocks = thread = None
+        allocs = np.zeros(0, np.int64)
         if rate.has_survivors:
-            size, blocks, thread = _main_blocks(kept, rate, group, max(rate.start, first_row))
+            main = _main_blocks(kept, rate, group, max(rate.start, first_row))
+            size, blocks, thread, allocs = main
         category = _main_category(kept, rate, group)
-        owners.append(Owner(kept.groups[group].phase, category, slope, size, blocks, thread))
+        phase = kept.groups[group].phase
+        owners.append(Owner(phase, category, slope, size, blocks, thread, allocs=allocs))
     return tuple(owners)
 
 
@@ -77,7 +106,7 @@ def find_first_row(kept: DeviceRetention, rate: Rate) -> int:
         return rate.start
     group = rate.groups[0]
     born = kept.survivor_bytes[:, group].copy()
-    size, _, _ = _main_blocks(kept, rate, group, rate.start)
+    size, *_ = _main_blocks(kept, rate, group, rate.start)
     mine = (kept.live["group"] == group) & (kept.live["size_bytes"] == size)
     of_size = _per_row(kept, mine)
     end = end_of_births(kept, rate.start)
@@ -116,8 +145,8 @@ def _main_category(kept: DeviceRetention, rate: Rate, group: int) -> str:
 
 def _main_blocks(
     kept: DeviceRetention, rate: Rate, group: int, first_row: int
-) -> tuple[int, float, int]:
-    """The size that makes up most bytes, how many of it a step adds, and their main thread.
+) -> tuple[int, float, int, npt.NDArray[np.int64]]:
+    """The size of most bytes, how many of it a step adds, their main thread, and their allocs.
 
     A size that comes in few steps (a library's workspace) counts only where none comes in more.
     """
@@ -131,4 +160,5 @@ def _main_blocks(
     main = int(np.argmax(counts * sizes * (recurs if recurs.any() else 1)))
     threads = np.bincount(kept.live["thread"][mine][index == main])
     per_step = counts[main] / int(last - first + 1)
-    return int(sizes[main]), float(per_step), int(np.argmax(threads))
+    allocs = np.sort(kept.live["alloc"][mine][index == main])
+    return int(sizes[main]), float(per_step), int(np.argmax(threads)), allocs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpumemtrace.analysis.growth import DeviceGrowth
-from gpumemtrace.analysis.growth_owners import Owner
+from gpumemtrace.analysis.growth_owners import Keeper, Owner
 from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["describe_growth"]
@@ -64,7 +64,24 @@ def _describe_owner(owner: Owner) -> str:
         return (
             f"{where}: {_rate(owner.bytes_per_step)} per step, by blocks that replace smaller ones"
         )
-    return (
+    parts = [
         f"{where}: {_rate(owner.bytes_per_step)} per step, mostly {owner.blocks_per_step:.3g} x "
-        f"{format_bytes(owner.size_bytes)}, thread {owner.thread}"
-    )
+        f"{format_bytes(owner.size_bytes)}"
+    ]
+    if owner.line is not None:
+        parts.append(f"allocated at {_describe_keeper(owner.line)}")
+    if owner.module is not None:
+        parts.append(f"by module {_describe_keeper(owner.module)}")
+    return ", ".join([*parts, f"thread {owner.thread}"])
+
+
+def _describe_keeper(keeper: Keeper) -> str:
+    """Say of how many blocks that is known, unless of all."""
+    if keeper.blocks == keeper.of_blocks:
+        return keeper.name
+    if keeper.blocks == keeper.known:
+        return f"{keeper.name} (known of {keeper.known:,} of {keeper.of_blocks:,} blocks)"
+    of = format_count(keeper.known, "block")
+    unknown = keeper.of_blocks - keeper.known
+    rest = f", not known of {unknown:,}" if unknown else ""
+    return f"{keeper.name} ({keeper.blocks:,} of {of}{rest})"

@@ -18,7 +18,16 @@ from gpumemtrace.schema import Category, Kind, StackState
 from gpumemtrace.sites import NO_STACK, Sites
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["Owners", "find_owners"]
+__all__ = ["NO_MODULE", "OWNERS", "Owners", "find_owners", "keys_of_sites", "why_unknown"]
+
+OWNERS = ("module", "site")
+"""Ways to group by who made the blocks."""
+NO_MODULE = "no module"
+
+_NOT_RECORDED = {
+    "module": "does not tell modules: record with --modules, or install(modules=True)",
+    "site": 'does not tell call sites: record with --stacks python, or install(stacks="python")',
+}
 
 _NAMED = (Category.PARAMETER, Category.BUFFER, Category.GRADIENT, Category.OPTIMIZER_STATE)
 
@@ -39,6 +48,33 @@ class Owners:
     line_names: tuple[str, ...]
     known: tuple[str, ...]
     """What the trace tells: ``"module"``, ``"site"``, both or neither."""
+
+    def keys(self, by: str) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+        """Return for each block the place of its owner among the names, and these.
+
+        ``by``: one of `OWNERS`.
+        """
+        if by == "module":
+            return self.module.astype(np.int64) + 1, (NO_MODULE, *self.module_names)
+        return self.line.astype(np.int64), self.line_names
+
+
+def why_unknown(trace: TraceData, by: str) -> str | None:
+    """Return why a trace can't be grouped by ``by``, one of `OWNERS`, and what to do; else None."""
+    sites = trace.sites
+    is_known = {"module": sites.has_modules, "site": sites.has_stacks}[by]
+    return None if is_known else _NOT_RECORDED[by]
+
+
+def keys_of_sites(sites: Sites, by: str) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return for each site number the place of its owner among the names, and these.
+
+    ``by``: one of `OWNERS`. Unlike `find_owners` it knows nothing of tags.
+    """
+    if by == "module":
+        return sites.module.astype(np.int64) + 1, (NO_MODULE, *sites.module_names)
+    line, names = _lines(sites, np.arange(len(sites.module)))
+    return line.astype(np.int64), names
 
 
 def find_owners(
@@ -160,7 +196,7 @@ def _lines(
     for i, site in enumerate(distinct.tolist()):
         frame = sites.call_site(site)
         if frame is not None:
-            name = str(frame)
+            name = sites.told(frame)
         else:
             name = f"({NO_STACK.get(StackState(int(sites.state[site])), 'not known')})"
         of_site[i] = names.setdefault(name, len(names))

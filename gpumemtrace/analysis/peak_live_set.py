@@ -15,17 +15,14 @@ import numpy.typing as npt
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, feed_lines, known_lines
 from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet, sum_groups
-from gpumemtrace.analysis.owners import Owners, find_owners
+from gpumemtrace.analysis.owners import OWNERS, Owners, find_owners
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
 from gpumemtrace.html_tables import html_table
 from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import format_bytes
 
-__all__ = ["OWNERS", "PeakLiveSet", "StepPeaks", "find_peak_live_set", "live_set_at"]
-
-OWNERS = ("module", "site")
-"""Ways to group by who made the blocks."""
+__all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set", "live_set_at"]
 
 # What of a line is no block that the trace knows.
 _REST_NAMES = {
@@ -108,9 +105,7 @@ class PeakLiveSet:
     def _group_by_owner(self, by: str, *, of_requests: bool) -> tuple[LiveGroup, ...]:
         blocks, owners = self.blocks, self.owners
         size = blocks.requested_bytes if of_requests else blocks.allocated_bytes
-        if by == "module":
-            return sum_groups(owners.module + 1, ["no module", *owners.module_names], size)
-        return sum_groups(owners.line, owners.line_names, size)
+        return sum_groups(*owners.keys(by), size)
 
     def _repr_html_(self) -> str:
         """Show itself in a notebook: what owns the peak, by category."""

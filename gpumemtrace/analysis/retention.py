@@ -15,7 +15,7 @@ from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
 
-__all__ = ["BirthGroup", "DeviceRetention", "RetentionFinder"]
+__all__ = ["BirthGroup", "DeviceRetention", "RetentionFinder", "allocs_before"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class RetentionFinder:
         self._phase_names = trace.phase_names
         self._category_id = np.zeros(0, np.uint8)
         if categories is not None:
-            self._category_id = categories.category_id[_allocs_before(trace) :]
+            self._category_id = categories.category_id[allocs_before(trace) :]
         self._ledger = _core.RetentionLedger()
         self._marks_before = 0
         self._is_first = True
@@ -138,7 +138,7 @@ class RetentionFinder:
         return BirthGroup(self._phase_names[phase] if phase >= 0 else None, name)
 
 
-def _allocs_before(trace: TraceData) -> int:
+def allocs_before(trace: TraceData) -> int:
     """Return the allocs of the whole trace that lie before this slice."""
     allocs = 0
     if trace.whole is not trace:

@@ -35,6 +35,7 @@ A trace that is still being written is read as far as it goes.
 examples:
   gpumemtrace growth train.gmt
   gpumemtrace growth --from-step 100 --tolerate 1KiB train.gmt || notify-send "memory grows"
+  gpumemtrace growth --by module train.gmt     what each module keeps
   gpumemtrace growth --json train.gmt | jq .bytes_per_step
 """
 
@@ -52,6 +53,11 @@ def add_parser(
     add_trace(parser)
     add_categories(parser)
     add_device(parser, default="all")
+    parser.add_argument(
+        "--by",
+        choices=("category", "phase", "module", "site"),
+        help="list what is in use by this (default: by phase and category)",
+    )
     parser.add_argument("--from-step", type=int, metavar="N", help="leave earlier steps out")
     parser.add_argument(
         "--tolerate",
@@ -67,12 +73,16 @@ def add_parser(
 
 def run(args: argparse.Namespace) -> int:
     """Print the verdict; return its exit status."""
+    from gpumemtrace.analysis.categories import find_categories
     from gpumemtrace.analysis.growth import Growth, find_growth
+    from gpumemtrace.analysis.retained_by import find_retained_by
     from gpumemtrace.cli.growth_screen import print_growth
-    from gpumemtrace.cli.reading import open_trace, tell_damage
+    from gpumemtrace.cli.reading import open_trace, require_owners, tell_damage
 
     trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
-    growth = find_growth(trace, from_step=args.from_step)
+    require_owners(trace, args.by)
+    categories = find_categories(trace)
+    growth = find_growth(trace, from_step=args.from_step, categories=categories)
     tell_damage(trace)
     if args.device is not None:
         chosen = tuple(d for d in growth.devices if d.device == args.device)
@@ -82,10 +92,20 @@ def run(args: argparse.Namespace) -> int:
                 f"{args.trace}: device {args.device} has no events: those that have: {known}"
             )
         growth = Growth(chosen)
+    kept_by = {}
+    if args.by is not None:
+        for device in growth.devices:
+            kept = find_retained_by(trace, device, args.by, categories=categories)
+            if kept is not None:
+                kept_by[device.device] = kept
     if args.json:
-        print(json.dumps({"path": trace.path} | growth.to_dict(), indent=2))
+        told = {"path": trace.path} | growth.to_dict()
+        for entry in told["devices"]:
+            if entry["device"] in kept_by:
+                entry["retained_by"] = kept_by[entry["device"]].to_dict()
+        print(json.dumps(told, indent=2))
     else:
-        print_growth(growth, path=trace.path, with_tables=not args.quiet)
+        print_growth(growth, kept_by, path=trace.path, with_tables=not args.quiet)
     return _status(growth, args.tolerate)
 
 

@@ -19,11 +19,6 @@ from gpumemtrace.errors import GpuMemTraceError
 
 __all__ = ["add_parser", "run"]
 
-_NOT_RECORDED = {
-    "module": "does not tell modules: record with --modules, or install(modules=True)",
-    "site": 'does not tell call sites: record with --stacks python, or install(stacks="python")',
-}
-
 _EPILOG = """\
 --by:
   category  what the blocks are for: parameter, gradient, activation, … (the default)
@@ -79,18 +74,17 @@ def add_parser(
 
 def run(args: argparse.Namespace) -> int:
     """Print what owned the peak."""
-    from gpumemtrace.analysis.peak_live_set import OWNERS, find_peak_live_set
+    from gpumemtrace.analysis.peak_live_set import find_peak_live_set
     from gpumemtrace.cli.peak_screen import print_peak
-    from gpumemtrace.cli.reading import open_trace, tell_damage
+    from gpumemtrace.cli.reading import open_trace, require_owners, tell_damage
 
     trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
+    require_owners(trace, args.by)
     try:
         peak = find_peak_live_set(trace, step=args.step, device=args.device, line=args.line)
     except ValueError as error:
         raise GpuMemTraceError(f"{args.trace}: {error}") from None
     tell_damage(trace)
-    if args.by in OWNERS and args.by not in peak.owners.known:
-        raise GpuMemTraceError(f"{args.trace} {_NOT_RECORDED[args.by]}")
     if args.json:
         print(json.dumps({"path": trace.path} | peak.to_dict(), indent=2))
     else:

@@ -8,20 +8,14 @@ import numpy as np
 from rich.console import Console
 
 from gpumemtrace.analysis.live_set import LiveGroup
-from gpumemtrace.analysis.peak_live_set import OWNERS, PeakLiveSet
+from gpumemtrace.analysis.owners import OWNERS
+from gpumemtrace.analysis.peak_live_set import PeakLiveSet
 from gpumemtrace.cli.console import make_console, make_table
+from gpumemtrace.cli.wording import GROUP_TITLES
 from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_peak"]
 
-_TITLES = {
-    "category": "what for",
-    "phase": "born in phase",
-    "step": "born in step",
-    "size": "size of block",
-    "module": "module",
-    "site": "line",
-}
 _MOST_NAMED = 3
 
 
@@ -51,7 +45,7 @@ def _print_groups(console: Console, peak: PeakLiveSet, by: str, top: int) -> Non
         blocks = sum(group.blocks or 0 for group in others)
         size_bytes = sum(group.size_bytes for group in others)
         shown.append(LiveGroup(f"{len(others)} more", size_bytes, blocks))
-    table = make_table(console, "", [_TITLES[by], peak.line, "share", "blocks"])
+    table = make_table(console, "", [GROUP_TITLES[by], peak.line, "share", "blocks"])
     for group in [*shown, LiveGroup("all", peak.size_bytes, len(peak.blocks))]:
         table.add_row(
             group.name if by in OWNERS else _words(group.name),

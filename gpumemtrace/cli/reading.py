@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumemtrace.analysis.endings import describe_damage
+from gpumemtrace.analysis.owners import OWNERS, why_unknown
 from gpumemtrace.category_rules import load_category_rules
 from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.records import FileSource, Records
@@ -23,6 +24,7 @@ __all__ = [
     "ProgressSource",
     "open_sides",
     "open_trace",
+    "require_owners",
     "show_progress",
     "slice_trace",
     "tell_damage",
@@ -41,6 +43,12 @@ def open_trace(path: Path, *, quiet: bool, categories: Path | None = None) -> Tr
     source = file if quiet or not sys.stderr.isatty() else ProgressSource(file)
     rules = () if categories is None else load_category_rules(categories)
     return Trace(source, category_rules=rules)
+
+
+def require_owners(trace: Trace, by: str | None) -> None:
+    """Raise `GpuMemTraceError` if ``--by`` asks for owners that the trace does not tell."""
+    if by in OWNERS and (why := why_unknown(trace, by)):
+        raise GpuMemTraceError(f"{trace.path} {why}")
 
 
 def slice_trace(

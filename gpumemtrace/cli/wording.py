@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpumemtrace.analysis.check import CheckResult
 
-__all__ = ["describe_run", "explain"]
+__all__ = ["GROUP_TITLES", "describe_run", "explain"]
+
+GROUP_TITLES = {
+    "category": "what for",
+    "phase": "born in phase",
+    "step": "born in step",
+    "size": "size of block",
+    "module": "module",
+    "site": "line",
+}
+"""What stands above a column of groups."""
 
 _MOST_LINES = 20
 
