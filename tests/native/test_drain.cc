@@ -1,3 +1,5 @@
+// Over 400 lines: what a drain does shows only with a ring, a sink and devices driven by hand; its
+// cases share them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
