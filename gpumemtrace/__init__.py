@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpumemtrace.capture.allocator import TracingAllocator as TracingAllocator
     from gpumemtrace.capture.allocator import library_path as library_path
+    from gpumemtrace.capture.call_sites import stacks as stacks
     from gpumemtrace.capture.marks import mark as mark
     from gpumemtrace.capture.marks import phase as phase
     from gpumemtrace.capture.marks import step as step
@@ -39,6 +40,7 @@ _MODULES = {
     "now": "capture.memory_now",
     "open": "trace",
     "phase": "capture.marks",
+    "stacks": "capture.call_sites",
     "step": "capture.marks",
     "tag": "capture.marks",
     "uninstall": "capture.session",

@@ -44,8 +44,11 @@ class Frame:
 
     @property
     def is_torch(self) -> bool:
-        """Whether it lies in PyTorch itself, or in Python's own machinery of imports."""
-        return "torch" in PurePath(self.file).parts[:-1] or self.file.startswith("<frozen ")
+        """Whether it lies in PyTorch itself, in code that PyTorch made, or in Python's `runpy`."""
+        if self.file.startswith(("<frozen ", "<eval_with_key>")):
+            return True
+        folders = PurePath(self.file).parts[:-1]
+        return any(name == "torch" or name.startswith("torchinductor_") for name in folders)
 
 
 class Sites:

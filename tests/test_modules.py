@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from programs import PROGRAMS
-from simgpu import run_simulated
+from simgpu import result_of, run_simulated
 
 import gpumemtrace
 from gpumemtrace.trace import Trace
@@ -62,3 +62,95 @@ def test_each_alloc_has_the_module_that_made_it(folder: Path, name: str) -> None
         if found[int(size)] != Counter({owner: 1})
     }
     assert not wrong
+
+
+_TRANSPARENT = """
+import json, sys, torch, gpumemtrace
+from torch import nn
+from torch._dynamo.utils import counters
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(16, 16)
+    def forward(self, x):
+        x = torch.relu(self.fc(x))
+        torch._dynamo.graph_break()
+        return self.fc(x)
+
+graphs = []
+def backend(graph, inputs):
+    graphs.append(sorted(str(node.target) for node in graph.graph.nodes))
+    return graph
+
+def train(options):
+    graphs.clear()
+    counters.clear()
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with gpumemtrace.install(f"{options}.gmt", modules=options):
+        net = nn.Sequential(Block(), Block()).cuda()
+        compiled = torch.compile(net, backend=backend)
+        for rows in (4, 4, 8, 8):
+            compiled(torch.ones(rows, 16, device="cuda")).sum().backward()
+    frames = {key: dict(value) for key, value in counters.items() if key in ("frames", "stats")}
+    return graphs[:], frames, sum(counters["graph_break"].values()), vars(nn.Module).keys() - {""}
+
+def plain(result):
+    return [list(map(str, result[0])), result[1], result[2], sorted(result[3])]
+
+print(json.dumps([plain(train(False)), plain(train(True))]))
+"""
+
+
+def test_compiled_code_is_the_same_with_modules(tmp_path: Path) -> None:
+    without, with_modules = result_of(run_simulated(_TRANSPARENT, cwd=tmp_path))
+    assert with_modules == without
+    assert len(without[0]) > 2 and without[2] > 0
+    found = gpumemtrace.open(tmp_path / "True.gmt").sites.module_names
+    assert "Sequential" in found and not any("_orig_mod" in name for name in found)
+
+
+def test_optimizers_compiled_functions_and_errors(tmp_path: Path) -> None:
+    code = """
+import contextlib, torch, gpumemtrace
+with gpumemtrace.install("t.gmt", phases="manual"):
+    sizes = [torch.nn.Parameter(torch.ones(n, device="cuda")) for n in (10_001, 20_001, 30_001)]
+    groups = [{"params": sizes[:1]}, {"params": sizes[1:2]}]
+    optimizer, other = torch.optim.AdamW(groups), torch.optim.AdamW(sizes[2:])
+    gpumemtrace.watch(torch.nn.Module(), modules=True)  # begins it
+    def loss(x):
+        return x * 2
+    compiled = torch.compile(loss, backend="eager")
+    for _ in range(2):
+        for p in sizes:
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+        with contextlib.suppress(ZeroDivisionError):
+            other.step(lambda: 1 / 0)
+        other.step()
+        compiled(torch.ones(40_001, device="cuda"))
+        torch.empty(50_001, device="cuda")
+"""
+    run_simulated(code, cwd=tmp_path)
+    trace = gpumemtrace.open(tmp_path / "t.gmt")
+    found = owners(trace)
+    assert found[4 * 10_001]["AdamW.param_groups[0]"] >= 2
+    assert found[4 * 20_001]["AdamW.param_groups[1]"] >= 2
+    assert found[4 * 30_001]["AdamW#2.param_groups[0]"] >= 2
+    assert not {"AdamW.param_groups[1]", "AdamW"} & found[4 * 10_001].keys()
+    assert found[4 * 40_001] == Counter({None: 2, "loss (compiled)": 2})
+    assert found[4 * 50_001] == Counter({None: 2})
+
+
+def test_nothing_is_recorded_of_modules_unless_asked_for(tmp_path: Path) -> None:
+    code = """
+import torch, gpumemtrace
+with gpumemtrace.install("t.gmt"):
+    call = torch.nn.Module.__dict__["__call__"]
+    torch.nn.Linear(8, 8).cuda()(torch.ones(4, 8, device="cuda")).sum().backward()
+    assert "__init_subclass__" not in vars(torch.nn.Module)
+"""
+    run_simulated(code, cwd=tmp_path)
+    trace = gpumemtrace.open(tmp_path / "t.gmt")
+    assert not trace.site.any() and len(trace.sites) == 0

@@ -98,8 +98,7 @@ std::uint32_t SiteTable::define_site_locked(const Site& site) {
   made.module.store(site.module, std::memory_order_relaxed);
   made.frame.store(site.frame, std::memory_order_relaxed);
   made.state.store(site.state, std::memory_order_relaxed);
-  made.backward.store(0, std::memory_order_relaxed);
-  made.plain.store(0, std::memory_order_relaxed);
+  clear_variants(made);
   tell();
   return number;
 }
@@ -119,27 +118,26 @@ Site SiteTable::site(std::uint32_t number) const noexcept {
           made->state.load(std::memory_order_relaxed)};
 }
 
-std::uint32_t SiteTable::backward_of(std::uint32_t number) noexcept {
-  Entry* const made = entry(number);
-  std::uint32_t backward = made == nullptr ? 0 : made->backward.load(std::memory_order_relaxed);
-  if (backward == 0) {
-    const Site of = site(number);
-    backward = define_site({of.module, of.frame, StackState::kForward});
-    if (made != nullptr) made->backward.store(backward, std::memory_order_relaxed);
+std::uint32_t SiteTable::variant(std::uint32_t number, StackState state) noexcept {
+  Entry* made = entry(number);
+  if (made == nullptr) made = &nothing_;
+  const std::uint32_t module = made->module.load(std::memory_order_relaxed);
+  if (module == 0 && state == StackState::kOff) return 0;
+  std::atomic<std::uint32_t>& variant = made->variants[static_cast<std::size_t>(state)];
+  std::uint32_t found = variant.load(std::memory_order_relaxed);
+  if (found == 0) {
+    const bool keeps_frame = state == StackState::kForward;
+    found =
+        define_site({module, keeps_frame ? made->frame.load(std::memory_order_relaxed) : 0, state});
+    variant.store(found, std::memory_order_relaxed);
   }
-  return backward;
+  return found;
 }
 
-std::uint32_t SiteTable::without_stack(std::uint32_t number) noexcept {
-  Entry* const made = entry(number);
-  if (made == nullptr) return 0;
-  const std::uint32_t module = made->module.load(std::memory_order_relaxed);
-  std::uint32_t plain = made->plain.load(std::memory_order_relaxed);
-  if (plain == 0 && module != 0) {
-    plain = define_site({module, 0, StackState::kOff});
-    made->plain.store(plain, std::memory_order_relaxed);
+void SiteTable::clear_variants(Entry& made) noexcept {
+  for (std::atomic<std::uint32_t>& variant : made.variants) {
+    variant.store(0, std::memory_order_relaxed);
   }
-  return plain;
 }
 
 void SiteTable::begin_session() noexcept {
@@ -155,6 +153,7 @@ void SiteTable::begin_session() noexcept {
   module_ids_.clear();
   frame_ids_.clear();
   site_ids_.clear();
+  clear_variants(nothing_);
   told_ = {};
   news_.store(false, std::memory_order_relaxed);
 }

@@ -67,11 +67,9 @@ class GPUMEMTRACE_API SiteTable {
   // Of a number that define_site has returned; Site{} for 0 and for one of an earlier session. No
   // lock.
   Site site(std::uint32_t number) const noexcept;
-  // The site of what backward allocates for operators of this site, while stacks are taken. A lock
-  // the first time only.
-  std::uint32_t backward_of(std::uint32_t number) noexcept;
-  // The module of this site alone. A lock the first time only.
-  std::uint32_t without_stack(std::uint32_t number) noexcept;
+  // The site of the same module in another state: kForward keeps the frame, the others have none. Not
+  // for kTaken. A lock the first time only.
+  std::uint32_t variant(std::uint32_t number, StackState state) noexcept;
 
   void begin_session() noexcept;
   // Cheap: whether collect() would find anything. acquire <- release in define_.
@@ -109,11 +107,11 @@ class GPUMEMTRACE_API SiteTable {
   struct Entry {
     std::atomic<std::uint32_t> module{0}, frame{0};
     std::atomic<StackState> state{StackState::kOff};
-    std::atomic<std::uint32_t> backward{0};
-    std::atomic<std::uint32_t> plain{0};
+    std::array<std::atomic<std::uint32_t>, kStackStates> variants{};  // 0 = not found out
   };
   static constexpr std::size_t kEntriesPerBlock = 1024;
 
+  static void clear_variants(Entry& made) noexcept;
   std::uint32_t define_site_locked(const Site& site);
   // nullptr: not of this session.
   Entry* entry(std::uint32_t number) const noexcept;
@@ -124,6 +122,7 @@ class GPUMEMTRACE_API SiteTable {
   // How many numbers earlier sessions took; what comes after is number - 1 in the tables.
   std::uint32_t modules_before_ = 0, codes_before_ = 0, frames_before_ = 0;
   std::atomic<std::uint32_t> sites_before_{0};
+  Entry nothing_;  // number 0
   std::vector<Module> modules_;
   std::vector<Code> codes_;
   std::vector<Frame> frames_;

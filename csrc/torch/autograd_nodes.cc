@@ -2,6 +2,7 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
+#include <pthread.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <array>
@@ -28,7 +29,12 @@ constinit std::array<std::atomic<ForwardLog*>, 1024> g_logs{};
 constinit std::atomic<std::uint64_t> g_looks{1};  // moves with skip_nodes()
 
 std::mutex& unused_mutex() {
-  static auto* mutex = new std::mutex;
+  static auto* mutex = [] {
+    // A child of fork must not find it locked by a thread that it hasn't got.
+    pthread_atfork([] { unused_mutex().lock(); }, [] { unused_mutex().unlock(); },
+                   [] { unused_mutex().unlock(); });
+    return new std::mutex;
+  }();
   return *mutex;
 }
 std::vector<ForwardLog*>& unused_logs() {

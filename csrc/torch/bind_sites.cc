@@ -6,9 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "capture/clock.h"
 #include "capture/producer.h"
 #include "capture/sites.h"
 #include "torch/module_calls.h"
+#include "torch/python_lines.h"
+#include "torch/python_stacks.h"
 #include "torch/site_source.h"
 
 namespace py = pybind11;
@@ -18,12 +21,31 @@ namespace {
 
 void start_modules(const py::type& module_type, py::object name) {
   ModuleCalls::instance().start(module_type, std::move(name));
-  capture::g_site_source.store(&site_now, std::memory_order_release);
+  want_modules(true);
 }
 
 void stop_modules() {
-  capture::g_site_source.store(nullptr, std::memory_order_release);
+  want_modules(false);
   ModuleCalls::instance().stop();
+}
+
+bool start_stacks(bool confidential) {
+  PythonStacks::instance().set_confidential(confidential);
+  if (!PythonStacks::instance().start()) return false;
+  want_stacks(true);
+  return true;
+}
+
+void stop_stacks() {
+  want_stacks(false);
+  PythonStacks::instance().stop();
+}
+
+// `calls` times what an allocation of `size_bytes` asks for: for measurements.
+std::uint64_t time_sites(std::uint64_t size_bytes, std::size_t calls) {
+  const std::uint64_t since_ns = capture::monotonic_ns();
+  for (std::size_t call = 0; call < calls; ++call) capture::site_of(Kind::kAlloc, size_bytes);
+  return capture::monotonic_ns() - since_ns;
 }
 
 // Of `path` within the outermost module of number `root` (0: it is one, by its name): its number and
@@ -48,6 +70,15 @@ void register_sites(py::module_& module) {
   });
   module.def("begin_site", &ModuleCalls::begin);
   module.def("define_module_site", &define_module_site);
+
+  // gpumemtrace/capture/call_sites.py
+  module.def("start_stacks", &start_stacks);
+  module.def("stop_stacks", &stop_stacks);
+  module.def("take_stacks", &take_stacks);
+  module.def("time_sites", &time_sites);
+  module.def("line_of", [](int first_line, const std::string& table, std::uint32_t instruction) {
+    return line_of({{}, {}, table, first_line, nullptr}, instruction);
+  });
 }
 
 }  // namespace gpumemtrace::hook

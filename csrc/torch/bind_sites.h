@@ -1,4 +1,4 @@
-// Who made what, as functions of _torch_hook: gpumemtrace/capture/modules.py is their only user.
+// Who made what, as functions of _torch_hook: gpumemtrace/capture/modules.py and call_sites.py use them.
 #pragma once
 
 #include <pybind11/pybind11.h>

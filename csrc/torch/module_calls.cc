@@ -49,6 +49,26 @@ PyObject* weak_reference(PyObject* module) {
   return weak;
 }
 
+// Python code that runs within compiled code is compiled too, by whatever name it is called; what is
+// ours must not be.
+class UntracedPython {
+ public:
+  UntracedPython()
+      : set_(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame")),
+        before_(set_(py::none())) {}
+  ~UntracedPython() {
+    PyObject* const done = PyObject_CallOneArg(set_.ptr(), before_.ptr());
+    if (done == nullptr) PyErr_Clear();
+    Py_XDECREF(done);
+  }
+  UntracedPython(const UntracedPython&) = delete;
+  UntracedPython& operator=(const UntracedPython&) = delete;
+
+ private:
+  py::object set_;
+  py::object before_;
+};
+
 std::vector<py::type> direct_subclasses(const py::handle& type) {
   std::vector<py::type> types;
   for (const py::handle subclass : py::list(py::type::of(type).attr("__subclasses__")(type))) {
@@ -131,6 +151,7 @@ std::uint32_t ModuleCalls::site_of(PyObject* module) noexcept {
   auto found = known_modules().find(module);
   if (found != known_modules().end()) return found->second.site;
   try {
+    const UntracedPython untraced;
     name_(py::handle(module), t_site == 0);
   } catch (...) {  // an exotic module: it is simply not seen
     PyErr_Clear();

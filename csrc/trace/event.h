@@ -4,6 +4,7 @@
 // Nothing here knows of Python, torch or CUDA.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -121,6 +122,7 @@ enum class StackState : std::uint8_t {
   kNoPython = 4,  // the thread runs no Python
   kTooMany = 5,   // more different ones than are kept
 };
+inline constexpr std::size_t kStackStates = 6;
 
 enum class Category : std::uint32_t {
   kUnknown = 0,

@@ -10,6 +10,10 @@ The environment is how the launcher speaks to the processes that the script star
 ``GPUMEMTRACE_QUIET``                  ``1`` = say nothing at the end
 ``GPUMEMTRACE_PHASES``                 ``auto``, ``manual`` or ``none``
 ``GPUMEMTRACE_MODULES``                ``1`` = note which module makes each event
+``GPUMEMTRACE_STACKS``                 ``python`` = note which line makes each allocation
+``GPUMEMTRACE_STACKS_MIN_BYTES``       of so many bytes or more
+``GPUMEMTRACE_STACKS_STEPS``           ``A:B`` = in these steps only (B not included)
+``GPUMEMTRACE_CONFIDENTIAL``           ``1`` = leave paths out of the trace
 ``GPUMEMTRACE_TIME_RESOLUTION_NS``     see ``install``
 ``GPUMEMTRACE_RING_BYTES``             see ``install``
 ``GPUMEMTRACE_ON_FULL``                ``drop`` or ``block``
@@ -43,6 +47,10 @@ class RecordingOptions:
     force: bool = False
     quiet: bool = False
     modules: bool = False
+    stacks: str | None = None
+    stacks_min_bytes: int = 0
+    stacks_steps: range | None = None
+    confidential: bool = False
     time_resolution_ns: int = 100
     ring_bytes: int = 8 << 20
     block_timeout_ms: int = 20
@@ -56,8 +64,21 @@ class RecordingOptions:
                 f'on_full={self.on_full!r} does not exist; there is "drop": the newest events are '
                 'dropped, counted, and told of in the file; and "block": the program waits for room'
             )
-        if not isinstance(self.modules, bool):
-            raise TypeError(f"modules is True or False, not {self.modules!r}")
+        for name in ("modules", "confidential"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} is True or False, not {getattr(self, name)!r}")
+        if self.stacks not in (None, "python"):
+            raise ValueError(f'stacks is "python" or None, not {self.stacks!r}')
+        if self.stacks_steps is not None and not isinstance(self.stacks_steps, range):
+            raise TypeError(f"stacks_steps is a range of steps, not {self.stacks_steps!r}")
+        if self.stacks is None and (self.stacks_steps is not None or self.stacks_min_bytes):
+            raise ValueError(
+                'stacks_steps and stacks_min_bytes say of which allocations stacks="python" takes '
+                "the stack: give that too"
+            )
+        if self.stacks_steps is not None and self.phases is None:
+            raise ValueError("stacks_steps needs steps, which are not recorded with phases=None")
+        _check_integer("stacks_min_bytes", self.stacks_min_bytes, 0, 1 << 62)
         _check_integer("time_resolution_ns", self.time_resolution_ns, 1, 1_000_000_000)
         _check_integer("ring_bytes", self.ring_bytes, 4096, 16 << 30)
         _check_integer("block_timeout_ms", self.block_timeout_ms, 1, 10_000)
@@ -74,7 +95,7 @@ class RecordingOptions:
             try:
                 values[field.name] = _parse(field.name, text)
                 cls(**values)
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
                 raise ValueError(f"{_PREFIX}{field.name.upper()}={text}: {error}") from None
         return cls(**values)
 
@@ -88,6 +109,8 @@ class RecordingOptions:
                 environment.pop(name, None)
             elif isinstance(value, bool):
                 environment[name] = "1" if value else "0"
+            elif isinstance(value, range):
+                environment[name] = f"{value.start}:{value.stop}:{value.step}"
             else:
                 environment[name] = "none" if value is None else str(value)
 
@@ -100,9 +123,13 @@ def is_switched_on(environment: Mapping[str, str] = os.environ) -> bool:
 def _parse(name: str, text: str) -> object:
     if name == "phases":
         return None if text.lower() == "none" else text.lower()
+    if name == "stacks":
+        return None if text.lower() == "none" else text.lower()
+    if name == "stacks_steps":
+        return range(*(int(number) for number in text.split(":")))
     if name in ("output", "on_full"):
         return text
-    if name in ("force", "quiet", "modules"):
+    if name in ("force", "quiet", "modules", "confidential"):
         return text.lower() not in ("0", "false", "no", "off")
     return int(text)
 

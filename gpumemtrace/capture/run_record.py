@@ -37,6 +37,7 @@ __all__ = [
     "masked_arguments",
     "script_folder",
     "uncaught_error",
+    "without_paths",
 ]
 
 ENVIRONMENT = (
@@ -182,6 +183,12 @@ _SECRET_VALUE = re.compile(
     r"|(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=\D*\d)[A-Za-z0-9_-]{32,}"
 )
 _PASSWORD_IN_URL = re.compile(r"(\w+://[^/@\s:]*:)[^/@\s]+@")
+
+
+def without_paths(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record without what tells where the program lies: folders, and the host."""
+    argv = [re.sub(r"(?:[\w.~-]*/)+(?=[^/\s])", "", argument) for argument in record["argv"]]
+    return record | {"argv": argv, "cwd": None, "host": None}
 
 
 def git_commit(folder: Path) -> str | None:

@@ -26,6 +26,7 @@ from gpumemtrace import _core
 from gpumemtrace.capture import run_record
 from gpumemtrace.capture.allocator import ensure_installed, record_baseline
 from gpumemtrace.capture.auto_phases import AutoPhases
+from gpumemtrace.capture.call_sites import begin_stacks, end_stacks, stacks_step
 from gpumemtrace.capture.modules import module_watch_step, stop_module_watch, watch_modules
 from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.output_path import choose_path
@@ -56,6 +57,10 @@ def install(
     on_full: str = "drop",
     force: bool = False,
     modules: bool = False,
+    stacks: str | None = None,
+    stacks_min_bytes: int = 0,
+    stacks_steps: range | None = None,
+    confidential: bool = False,
     time_resolution_ns: int = 100,
     ring_bytes: int = 8 << 20,
     block_timeout_ms: int = 20,
@@ -79,6 +84,10 @@ def install(
     newest; they are counted, and the file says where. ``"block"`` lets the program wait for room,
     ``block_timeout_ms`` at most, then drops; it does not wait again before the writer has moved on.
     ``modules``: each event carries the path of the module that made it (docs/who.md).
+    ``stacks``: with ``"python"`` each allocation of ``stacks_min_bytes`` or more carries its Python
+    call stack, in the steps of ``stacks_steps`` (``range(100, 103)``; None: in all of them);
+    `gpumemtrace.stacks` switches it by hand.
+    ``confidential``: no paths of folders in the file, nor the name of the host.
     ``time_resolution_ns``: times are stored in multiples of it; finer costs more bytes.
     ``ring_bytes``: memory between the training and the writer, 64 bytes an event.
     ``device_sample_interval_ms``: how often the memory of the whole GPU is looked at; 0 = never.
@@ -98,6 +107,10 @@ def install(
         on_full=on_full,
         force=force,
         modules=modules,
+        stacks=stacks,
+        stacks_min_bytes=stacks_min_bytes,
+        stacks_steps=stacks_steps,
+        confidential=confidential,
         time_resolution_ns=time_resolution_ns,
         ring_bytes=ring_bytes,
         block_timeout_ms=block_timeout_ms,
@@ -164,6 +177,8 @@ class Session:
         self._auto: AutoPhases | None = None
         self._steps = 0
         record = run_record.at_start(phases=options.phases)
+        if options.confidential:
+            record = run_record.without_paths(record)
         record["device_sample_interval_ms"] = options.device_sample_interval_ms
         self._known: dict[str, Any] = {key: record[key] for key in run_record.late()}
         try:
@@ -186,6 +201,7 @@ class Session:
             self._look()
         if options.modules:
             watch_modules()
+        begin_stacks(options)
         record_baseline()
 
     @property
@@ -248,6 +264,7 @@ class Session:
     def stop_looking(self) -> None:
         """Take our hooks out of torch: those of automatic phases and of modules."""
         stop_module_watch()
+        end_stacks()
         if self._auto is not None:
             self._auto.stop()
             self._auto = None
@@ -286,6 +303,7 @@ class Session:
         if self._auto is not None:
             self._auto.training.step_ended()
         module_watch_step()
+        stacks_step(number)
         self._steps += 1
         # After the first one too: a process that is killed should have said what it trained.
         if self._steps % _STEPS_BETWEEN_UPDATES == 1:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gpumemtrace.cli.options import add_force, add_quiet
+from gpumemtrace.cli.options import add_force, add_quiet, parse_steps
 from gpumemtrace.errors import GpuMemTraceError
+from gpumemtrace.units import parse_bytes
 
 if TYPE_CHECKING:
     from gpumemtrace.capture.options import RecordingOptions
@@ -58,6 +59,29 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         help="note with each event which module made it: `gpumemtrace peak --by module`",
     )
     parser.add_argument(
+        "--stacks",
+        choices=("python",),
+        help="note with each allocation which line of Python made it: `gpumemtrace peak --by site`",
+    )
+    parser.add_argument(
+        "--stacks-min-bytes",
+        metavar="SIZE",
+        type=_size,
+        default=0,
+        help="only for allocations of so many bytes, like 1MiB (default: all)",
+    )
+    parser.add_argument(
+        "--stacks-steps",
+        metavar="A:B",
+        type=parse_steps,
+        help="only in steps A to B, B not included (default: in all)",
+    )
+    parser.add_argument(
+        "--confidential",
+        action="store_true",
+        help="leave the paths of folders and the name of the host out of the trace",
+    )
+    parser.add_argument(
         "--time-resolution",
         metavar="NS",
         type=int,
@@ -105,6 +129,10 @@ def recording_of(args: argparse.Namespace) -> RecordingOptions:
             force=args.force,
             quiet=args.quiet,
             modules=args.modules,
+            stacks=args.stacks,
+            stacks_min_bytes=args.stacks_min_bytes,
+            stacks_steps=None if args.stacks_steps is None else range(*args.stacks_steps),
+            confidential=args.confidential,
             time_resolution_ns=args.time_resolution,
             ring_bytes=args.ring_bytes,
             on_full=args.on_full,
@@ -127,6 +155,17 @@ def command_of(args: argparse.Namespace) -> list[str]:
     if options.output is not None:
         command += ["--output", str(options.output)]
     command += ["--force"] * options.force + ["--quiet"] * options.quiet
-    command += ["--modules"] * options.modules
+    command += ["--modules"] * options.modules + ["--confidential"] * options.confidential
+    if options.stacks is not None:
+        command += ["--stacks", options.stacks, "--stacks-min-bytes", str(options.stacks_min_bytes)]
+    if options.stacks_steps is not None:
+        command += ["--stacks-steps", f"{options.stacks_steps.start}:{options.stacks_steps.stop}"]
     command += ["-m"] * args.is_module + ["-c"] * args.is_code
     return [*command, args.program, *args.arguments]
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -36,22 +36,25 @@ TEST_CASE("nothing at all is number 0") {
   const auto table = std::make_unique<SiteTable>();
   CHECK(table->define_site({}) == 0);
   CHECK(table->site(0).module == 0);
-  CHECK(table->without_stack(0) == 0);
+  CHECK(table->variant(0, StackState::kOff) == 0);
 }
 
 TEST_CASE("what backward does for a site, and a site without its stack") {
   const auto table = std::make_unique<SiteTable>();
   const std::uint32_t site = table->define_site({3, 4, StackState::kTaken});
-  const std::uint32_t backward = table->backward_of(site);
+  const std::uint32_t backward = table->variant(site, StackState::kForward);
   CHECK(table->site(backward).module == 3);
   CHECK(table->site(backward).frame == 4);
   CHECK(table->site(backward).state == StackState::kForward);
-  CHECK(table->backward_of(site) == backward);
-  const std::uint32_t plain = table->without_stack(backward);
-  CHECK(plain == table->without_stack(site));
+  CHECK(table->variant(site, StackState::kForward) == backward);
+  const std::uint32_t plain = table->variant(backward, StackState::kOff);
+  CHECK(plain == table->variant(site, StackState::kOff));
   CHECK(table->site(plain).module == 3);
   CHECK(table->site(plain).frame == 0);
-  CHECK(table->without_stack(table->define_site({0, 4, StackState::kTaken})) == 0);
+  CHECK(table->variant(table->define_site({0, 4, StackState::kTaken}), StackState::kOff) == 0);
+  const std::uint32_t small = table->variant(0, StackState::kTooSmall);
+  CHECK(table->site(small).state == StackState::kTooSmall);
+  CHECK(table->variant(0, StackState::kTooSmall) == small);
 }
 
 TEST_CASE("tables are told once, lines are looked up then, off the hot path") {
@@ -77,15 +80,15 @@ TEST_CASE("a session begins with empty tables, and with numbers that no session 
   const auto table = std::make_unique<SiteTable>();
   const std::uint32_t net = table->define_module(0, "Net");
   const std::uint32_t old = table->define_site({net, 0, StackState::kOff});
-  CHECK(table->backward_of(old) == 2);
+  CHECK(table->variant(old, StackState::kForward) == 2);
   table->begin_session();
   CHECK_FALSE(table->has_news());
   CHECK(table->site(old).module == 0);
-  CHECK(table->without_stack(old) == 0);
-  CHECK(table->backward_of(old) == 3);  // of nothing that is known
+  CHECK(table->variant(old, StackState::kOff) == 0);
+  CHECK(table->variant(old, StackState::kForward) == 3);  // of nothing that is known
   CHECK(table->define_module(0, "Net") == 2);
   CHECK(table->define_site({2, 0, StackState::kOff}) == 4);
-  CHECK(table->backward_of(4) == 5);
+  CHECK(table->variant(4, StackState::kForward) == 5);
   const SiteTable::Tables told = table->collect();
   CHECK(told.modules == R"([2,0,"Net"])");
   CHECK(told.sites == "[3,0,0,2],[4,2,0,0],[5,2,0,2]");
@@ -102,7 +105,7 @@ TEST_CASE("beyond the limit nothing has a number, and nothing breaks") {
     REQUIRE(table->define_site({1, i, StackState::kTaken}) == i + 1);
   }
   CHECK(table->define_site({2, 0, StackState::kTaken}) == 0);
-  CHECK(table->backward_of(1) == 0);
+  CHECK(table->variant(1, StackState::kForward) == 0);
   CHECK(table->site(SiteTable::kMostSites).frame == SiteTable::kMostSites - 1);
 }
 
