@@ -21,6 +21,7 @@ MOST_BYTES = 100_000
 
 RUNS = {
     "demo": [DEMO],
+    "owned": ["--modules", "--stacks", "python", DEMO],
     "train": [VARIABLE, "--steps", "300"],
     "checkpointed": [VARIABLE, "--steps", "300", "--checkpoint"],
     "leak": [VARIABLE, "--steps", "60", "--keep-logits"],
@@ -34,6 +35,7 @@ PICTURES: dict[str, tuple[list[str], list[str]]] = {
     "phases": (["--kind", "phases", "--size", "10x4"], ["train"]),
     "categories": (["--kind", "categories", "--steps", "8:11", "--size", "10x4.5"], ["demo"]),
     "peak": (["--kind", "peak", "--size", "10x5.5"], ["train"]),
+    "modules": (["--kind", "modules", "--size", "10x7"], ["owned"]),
     "growth": (["--kind", "growth", "--size", "10x4"], ["leak"]),
     "fragmentation": (
         ["--kind", "fragmentation", "--steps", "20:24", "--size", "10x5.5"],

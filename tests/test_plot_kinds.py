@@ -13,6 +13,7 @@ import scenarios
 from figures import texts
 from matplotlib import pyplot as plt
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from owned_traces import transformer
 from synthetic import MIB, TraceBuilder
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
@@ -21,6 +22,7 @@ from gpumemtrace.plot import categories as categories_kind
 from gpumemtrace.plot import fragmentation as fragmentation_kind
 from gpumemtrace.plot import growth as growth_kind
 from gpumemtrace.plot import lifetimes as lifetimes_kind
+from gpumemtrace.plot import modules as modules_kind
 from gpumemtrace.plot import peak as peak_kind
 from gpumemtrace.plot import phases as phases_kind
 from gpumemtrace.plot import sizes as sizes_kind
@@ -50,6 +52,8 @@ def traces(gpt2) -> dict[str, Trace]:
         "lost_events": scenarios.lost_events().trace(),
         "two_devices": scenarios.two_devices().trace(),
         "interleaved": fragmented.interleaved()[0].trace(),
+        "three_modules": transformer(1).trace(),
+        "many_modules": transformer(43).trace(),
         "nothing": TraceBuilder().phase("init").trace(),
         "one_block": TraceBuilder().alloc(512, 0).trace(),
     }
@@ -90,6 +94,8 @@ def top_of(ax) -> float:
         "lost_events",
         "two_devices",
         "interleaved",
+        "three_modules",
+        "many_modules",
         "nothing",
         "one_block",
     ],
@@ -287,6 +293,45 @@ def test_two_runs_side_by_side(gpt2):
     assert "a step makes the same allocations in A and in B" in texts(same)
 
 
+def boxes(ax) -> dict[int, list[tuple[float, float]]]:
+    """Row -> left edge and width of each box."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    for box in ax.patches:
+        found.setdefault(round(box.get_y()), []).append((box.get_x(), box.get_width()))
+    return {row: sorted(found[row]) for row in sorted(found)}
+
+
+@pytest.mark.parametrize("which", ["three_modules", "many_modules"])
+def test_boxes_of_modules_lie_side_by_side_and_add_up(traces, which):
+    trace = traces[which]
+    figure = drawn("modules", trace)
+    assert len(figure.axes) == 4  # module and site; peak and all that was allocated
+    for ax in figure.axes:
+        rows = boxes(ax)
+        assert sum(width for _, width in rows[0]) == pytest.approx(1)
+        for row in rows.values():
+            assert len(row) < 600
+            for (left, width), (following, _) in itertools.pairwise(row):
+                assert left + width <= following + 1e-9
+        leaves = [box for box in ax.patches if is_leaf(box, rows)]
+        assert sum(box.get_width() for box in leaves) == pytest.approx(1)
+    peak = trace.peak().size_bytes
+    assert f"The peak, {modules_kind.format_bytes(peak)} in backward, step 0: " in texts(figure)
+    assert "Net" in texts(figure)
+    assert "head" in texts(figure)
+
+
+def is_leaf(box, rows) -> bool:
+    middle = box.get_x() + 0.3819 * box.get_width()  # where no two parts meet
+    below = rows.get(round(box.get_y()) + 1, [])
+    return not any(left < middle < left + width for left, width in below)
+
+
+def test_without_modules_the_figure_says_how_to_record_them(gpt2):
+    said = texts(drawn("modules", gpt2))
+    assert "record with gpumemtrace run --modules, or --stacks python" in said
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_simulated_run_is_marked(traces, kind):
     figure = drawn(kind, traces["out_of_memory"])
@@ -299,12 +344,14 @@ def test_functions_draw_on_axes_of_the_users_or_their_own(gpt2):
     (peak,) = peak_kind.build(gpt2).found
     (counts,) = lifetimes_kind.build(gpt2).found
     categories = categories_kind.build(gpt2).categories[0]
+    tree = modules_kind.build(transformer(1).trace()).found[0].trees[0]
     functions = [
         (phases_kind.plot_step_phases, phases),
         (categories_kind.plot_categories, categories),
         (peak_kind.plot_peak, peak),
         (peak_kind.plot_peak_kinds, peak),
         (peak_kind.plot_step_peaks, peak),
+        (modules_kind.plot_modules, tree),
         (growth_kind.plot_retained, growth),
         (growth_kind.plot_survivors, growth),
         (sizes_kind.plot_sizes, counts),

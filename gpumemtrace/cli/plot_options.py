@@ -39,6 +39,8 @@ _KINDS_HELP = """\
 what to draw (default: timeline, or compare for two traces):
 timeline: memory over time; phases: the peak of each phase in each step;
 categories: what memory was for over time; peak: what owned the peak;
+modules: whose the peak is, by module and call site (recorded with --modules,
+--stacks python);
 growth: what is kept from step to step; fragmentation: a map of addresses;
 sizes and lifetimes of allocations; compare: two runs, or two parts of one"""
 

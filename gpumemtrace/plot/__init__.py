@@ -8,6 +8,7 @@ KINDS: tuple[str, ...] = (
     "phases",
     "categories",
     "peak",
+    "modules",
     "growth",
     "fragmentation",
     "sizes",
