@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import torch
+from workloads import WORKLOADS
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 sys.path.insert(0, str(TESTS / "support"))
@@ -14,9 +18,10 @@ sys.path.insert(0, str(TESTS / "support"))
 from category_truth import CLASSES, scores_of  # noqa: E402
 
 import gpumemtrace  # noqa: E402
+from gpumemtrace.analysis.categories import CATEGORY_NAMES  # noqa: E402
 from gpumemtrace.analysis.step_phases import find_step_phases  # noqa: E402
 
-__all__ = ["PROGRAMS", "compare_categories", "compare_phases"]
+__all__ = ["PROGRAMS", "compare_categories", "compare_modules", "compare_phases"]
 
 PROGRAMS = TESTS / "programs"
 
@@ -57,3 +62,49 @@ def compare_categories(folder: Path) -> list[str]:
                 f"{ok} {name} {how}: {right:,} of {total:,} B right, {claimed:,} B claimed wrongly"
             )
     return rows
+
+
+def compare_modules(trace_path: Path, workload: str) -> list[str]:
+    """The peak by module: sums, equal layers, and parameters and gradients of the model's sizes."""
+    peak = gpumemtrace.open(trace_path).peak()
+    sums_equal = sum(group.size_bytes for group in peak.group_by("module")) == peak.size_bytes
+
+    keys, names = peak.owners.keys("module")
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for key, category, size in zip(
+        keys.tolist(),
+        peak.blocks.category_id.tolist(),
+        peak.blocks.requested_bytes.tolist(),
+        strict=True,
+    ):
+        found[CATEGORY_NAMES[category]][names[key]] += size
+
+    layers: dict[str, set[int]] = defaultdict(set)
+    for name, size in found["activation"].items():
+        if place := re.search(r"\b(?:h|layers)\.(\d+)\b", name):
+            layers[name.replace(place[0], place[0].replace(place[1], "*"), 1)].add(size)
+    unequal = {name: sorted(sizes) for name, sizes in layers.items() if len(sizes) > 1}
+
+    with torch.device("meta"):
+        model = WORKLOADS[workload].model()
+    seen: set[int] = set()
+    expected: dict[str, int] = defaultdict(int)
+    for name, module in model.named_modules():
+        for parameter in module.parameters(recurse=False):
+            if id(parameter) not in seen:  # tied weights count where they come first
+                seen.add(id(parameter))
+                expected[name] += parameter.numel() * parameter.element_size()
+    wrong = {
+        name: (size, found["parameter"].get(name, 0))
+        for name, size in expected.items()
+        if found["parameter"].get(name, 0) != size
+    }
+    total = sum(found["activation"].values())
+    ok = sums_equal and not unequal and not wrong and layers
+    return [
+        f"{'PASS' if ok else 'FAIL'} {workload} by module: sum equals the peak {sums_equal}; "
+        f"{len(layers)} modules of a layer, {len(unequal)} of them not equal in all layers "
+        f"(activations: {total:,} B); parameters of {len(expected)} modules, {len(wrong)} off",
+        *(f"     {name}: {sizes}" for name, sizes in list(unequal.items())[:5]),
+        *(f"     {name}: {sizes}" for name, sizes in list(wrong.items())[:5]),
+    ]

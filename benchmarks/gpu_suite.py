@@ -1,7 +1,7 @@
 """Everything that only a real GPU proves, in one run: build it, check it, measure it.
 
     python benchmarks/gpu_suite.py OUT --stages parity transparency scenarios exits answers \
-        recordings hook steps
+        modules recordings hook steps
 
 The package must be installed (`make install`); every stage runs that. ``exits`` wants two GPUs for
 FSDP2, and says so where there is one.
@@ -187,6 +187,23 @@ def answers(out: Path) -> list[str]:
     return [*rows, *(compare_categories(folder) if status == 0 else [f"FAIL {status}"])]
 
 
+def modules(out: Path) -> list[str]:
+    """Which module owns the peak; and nothing changes when that is recorded."""
+    from gpu_answers import compare_modules
+
+    rows = []
+    for workload in ("gpt2", "qwen"):
+        trace, script = out / f"{workload}-modules.gmt", [TRAIN, workload, "--steps", "4"]
+        plain, with_modules = (out / f"{workload}-{how}.json" for how in ("plain", "modules"))
+        call(f"plain-{workload}", [sys.executable, *script, "--counters", str(plain)], out)
+        options = ["--modules", *script, "--counters", str(with_modules)]
+        status, _ = call(f"modules-{workload}", traced(trace, *options), out)
+        same = status == 0 and json.loads(plain.read_text()) == json.loads(with_modules.read_text())
+        rows.append(f"{'PASS' if same else 'FAIL'} {workload}: losses and counters equal {same}")
+        rows += compare_modules(trace, workload)
+    return rows
+
+
 def recordings(out: Path) -> list[str]:
     """Runs of 200 steps with exact times, for `codec.py`."""
     rows = []
@@ -228,6 +245,7 @@ def main() -> None:
         "scenarios": lambda: scenarios(args.out),
         "exits": lambda: exits(args.out),
         "answers": lambda: answers(args.out),
+        "modules": lambda: modules(args.out),
         "recordings": lambda: recordings(args.out),
         "hook": lambda: hook(args.out),
         "steps": lambda: steps(args.out, args.steps, args.rounds),
