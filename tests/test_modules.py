@@ -6,11 +6,14 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from launch import RUN, python
 from programs import PROGRAMS
 from simgpu import result_of, run_simulated
 
 import gpumemtrace
+from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.trace import Trace
 
 pytestmark = pytest.mark.simgpu
@@ -154,3 +157,27 @@ with gpumemtrace.install("t.gmt"):
     run_simulated(code, cwd=tmp_path)
     trace = gpumemtrace.open(tmp_path / "t.gmt")
     assert not trace.site.any() and len(trace.sites) == 0
+
+
+def test_a_transformer_layer_by_layer(tmp_path: Path) -> None:
+    done = python(*RUN, "-o", "t.gmt", "--modules", str(PROGRAMS / "layered.py"), cwd=tmp_path)
+    sizes: dict[str, list[int]] = result_of(done)
+    peak = gpumemtrace.open(tmp_path / "t.gmt").peak(step=2, line="requested")
+    blocks, modules = peak.blocks, peak.owners
+    assert sum(group.size_bytes for group in peak.group_by("module")) == peak.size_bytes
+
+    def in_use(category: str, prefix: str) -> int:
+        of = [i for i, name in enumerate(modules.module_names) if f"{name}.".startswith(prefix)]
+        mine = np.isin(modules.module, of) & (blocks.category_id == CATEGORY_NAMES.index(category))
+        return int(blocks.requested_bytes[mine].sum())
+
+    # What was asked for: a block may hold up to 1 MiB that the allocator did not split off.
+    activations = [in_use("activation", f"h.{i}.") for i in range(4)]
+    assert len(set(activations)) == 1 and activations[0] > 4 * 32 * 128 * 64 * 8
+    for category in ("parameter", "gradient"):
+        for name, own in sizes.items():
+            # Tied to the embedding's weight, which is where it is found first.
+            expected = 0 if name == "head" else sum(own)
+            mine = modules.module == modules.module_names.index(name)
+            mine &= blocks.category_id == CATEGORY_NAMES.index(category)
+            assert int(blocks.requested_bytes[mine].sum()) == expected, (category, name)

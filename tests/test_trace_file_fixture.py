@@ -1,5 +1,6 @@
 """Files of released format versions stay readable (tests/data/README.md)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,20 +8,28 @@ import pytest
 from format_reader import read_trace
 from trace_files import NAMES, assert_equal
 
-from gpumemtrace.trace_file import TraceFile
+from gpumemtrace.trace_file import Names, TraceFile
 
+WITH_SITES = replace(
+    NAMES,
+    modules={1: (0, "Net"), 2: (1, "layers.0")},
+    codes={1: ("train.py", "main", 3)},
+    frames={1: (0, 1, 7), 2: (1, 1, 9)},
+    sites={1: (1, 0, 0), 2: (2, 0, 0), 3: (2, 2, 1), 10: (0, 1, 2)},
+)
 DATA = Path(__file__).resolve().parent / "data"
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "counts"),
+    ("name", "version", "counts", "names"),
     [
-        ("format-v1", (1, 0), [400, 40, 120, 1]),
-        ("format-v1.1", (1, 1), [400, 40, 120, 1, 561, 300, 261, 561]),
+        ("format-v1", (1, 0), [400, 40, 120, 1], NAMES),
+        ("format-v1.1", (1, 1), [400, 40, 120, 1, 561, 300, 261, 561], NAMES),
+        ("format-v1.2", (1, 2), [120, 120], WITH_SITES),
     ],
 )
 def test_a_file_of_an_old_version_reads_as_it_did(
-    name: str, version: tuple[int, int], counts: list[int]
+    name: str, version: tuple[int, int], counts: list[int], names: Names
 ) -> None:
     path = DATA / f"{name}.gmt"
     file = TraceFile(path)
@@ -28,7 +37,7 @@ def test_a_file_of_an_old_version_reads_as_it_did(
     assert file.verify() == ()
     assert file.complete
     assert file.footer == {"reason": "end"}
-    assert file.names == NAMES
+    assert file.names == names
     assert file.run_record == {
         "script": "train.py",
         "pid": 4242,
