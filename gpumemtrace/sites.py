@@ -50,6 +50,14 @@ class Frame:
         folders = PurePath(self.file).parts[:-1]
         return any(name == "torch" or name.startswith("torchinductor_") for name in folders)
 
+    @property
+    def is_launcher(self) -> bool:
+        """Whether it lies in what ran the program: ``gpumemtrace run``, ``simulate``."""
+        return PurePath(self.file).parts[-3:-1] in (
+            ("gpumemtrace", "capture"),
+            ("gpumemtrace", "cli"),
+        )
+
 
 class Sites:
     """The tables behind the ``site`` column. Arrays are indexed by the site number; 0 is none.
@@ -133,9 +141,12 @@ class Sites:
         return next(iter(self.own_frames(site)), None)
 
     def own_frames(self, site: int) -> tuple[Frame, ...]:
-        """Return the frames outside of PyTorch, innermost first; of PyTorch's own the innermost."""
+        """Return the frames outside of PyTorch and of `gpumemtrace run`, innermost first.
+
+        Of a stack with no others the innermost alone.
+        """
         stack = self.stack(site)
-        return tuple(f for f in stack if not f.is_torch) or stack[:1]
+        return tuple(f for f in stack if not (f.is_torch or f.is_launcher)) or stack[:1]
 
     def told(self, frame: Frame) -> str:
         """Return a frame as text, with as much of its path as tells its file from the others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -65,16 +65,16 @@ def test_a_report_reads_the_file_twice(monkeypatch):
     """But for a look at the beginning: who drives the steps."""
     trace = recorded.load("gpt2")[0]
     read = 0
-    batches = MemorySource.batches
+    pieces = MemorySource.pieces
 
-    def counted(self: MemorySource) -> Iterator[Records]:
+    def counted(self: MemorySource, first: int = 0) -> Iterator[Sequence[Records]]:
         nonlocal read
-        for batch in batches(self):
-            read += len(batch["kind"])
-            yield batch
+        for piece in pieces(self, first):
+            read += sum(len(batch["kind"]) for batch in piece)
+            yield piece
 
-    monkeypatch.setattr(MemorySource, "batches", counted)
+    monkeypatch.setattr(MemorySource, "pieces", counted)
     assert isinstance(trace, Trace)
     collect(trace, columns=100)
-    first_batch = next(iter(batches(trace._source)))
+    (first_batch,) = next(iter(pieces(trace._source)))
     assert 2 * trace.record_count <= read <= 2 * trace.record_count + len(first_batch["kind"])

@@ -46,6 +46,7 @@ _SCRIPTS = (
     "stack_chart",
     "segment_map",
     "gap_bars",
+    "icicle",
     "head",
 )
 

@@ -1,7 +1,8 @@
 """What the report shows: the results of the analyses.
 
 They share the two passes of `AnswerPasses`. A third is read as far as it takes where failed
-requests are to be explained, or the blocks that pin segments traced back to where they were born.
+requests are to be explained, or the blocks that pin segments traced back to where they were born;
+further ones of a trace that tells of modules or call sites.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from gpumemtrace.analysis.fragmentation import Fragmentation, FragmentationFinde
 from gpumemtrace.analysis.growth import Growth
 from gpumemtrace.analysis.losses import Loss, find_losses
 from gpumemtrace.analysis.oom import Oom, find_oom
+from gpumemtrace.analysis.owner_tree import DeviceOwners, trees_of
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet
 from gpumemtrace.analysis.segment_map import SegmentMap, SegmentMapFinder
 from gpumemtrace.analysis.step_phases import StepPhases, StepPhasesFinder
@@ -44,6 +46,7 @@ class Results:
     step_phases: tuple[StepPhases, ...]
     category_timelines: tuple[CategoryTimeline, ...]
     peak_live_sets: tuple[PeakLiveSet, ...]
+    owner_trees: tuple[DeviceOwners, ...]
     fragmentations: tuple[Fragmentation, ...]
     segment_maps: tuple[SegmentMap, ...]
     oom: Oom
@@ -82,16 +85,18 @@ def collect(trace: TraceData, *, columns: int | None = None) -> Results:
     )
     answers = passes.second(by_category, fragmentation.walk)
     peaks = tuple(device.peaks for device in answers.summary.devices)
+    live_sets = tuple(
+        device.peak_live_set(trace)
+        for device in answers.devices
+        if device.summary.device in trace.active_devices
+    )
     return Results(
         answers=answers,
         timeline=timeline.finish(stream, peaks),
         step_phases=step_phases.finish(),
         category_timelines=by_category.finish(),
-        peak_live_sets=tuple(
-            device.peak_live_set(trace)
-            for device in answers.devices
-            if device.summary.device in trace.active_devices
-        ),
+        peak_live_sets=live_sets,
+        owner_trees=trees_of(trace, live_sets, categories=categories),
         fragmentations=fragmentation.finish(),
         segment_maps=addresses.finish(rows=_MAP_ROWS),
         oom=find_oom(trace, categories=categories),
