@@ -4,7 +4,8 @@
 
 Builds benchmarks/native/ring_push (in build/bench, optimised as the package is) and runs it. The
 first table is about one push, beside what reading the clock costs and what the clock and one atomic
-fetch_add cost: below that no shared ring can go. "flat out" is the median of bursts of 512; "paced"
+fetch_add cost: below that no shared ring can go. The ring lies in shared memory, as a session's
+does. "flat out" is the median of bursts of 512; "paced"
 times them one by one, each after 1 MB of other memory traffic. The second table sends events at a
 fixed rate through the real pipeline: ring, drain, encoder, file in DIR.
 
@@ -54,6 +55,7 @@ def push_table(push: dict[str, Any], paced: dict[str, Any]) -> Table:
         ("the clock alone", "rdtsc_ns", "rdtsc"),
         ("the clock and a fetch_add", "rdtsc_and_fetch_add_ns", "rdtsc_and_fetch_add"),
         ("push", "push_ns", "push"),
+        ("push, into private memory", "push_private_ns", None),
         ("push, two producers", "two_producers_ns", None),
     ):
         tail = (

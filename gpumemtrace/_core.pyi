@@ -24,6 +24,7 @@ def session_start(
     flush_interval_ms: int = 100,
     time_resolution_ns: int = 100,
     device_sample_interval_ms: int = 50,
+    shared_memory_folder: str = "/dev/shm",
 ) -> None:
     """Begin to record. OSError: the file can't be made. RuntimeError: already recording."""
 
@@ -47,10 +48,15 @@ def push_tag(address: int, size_bytes: int, category: int, string_id: int, devic
 class FormatError(ValueError):
     """Not readable as a trace; ``args`` = (kind, offset, message)."""
 
+def recover(path: str | bytes, segment: str, folder: str = "/dev/shm") -> dict[str, Any]:
+    """Put behind a trace what its process, if it has ended, left in shared memory."""
+
 class TraceFile:
     """A trace file, open for reading. Any thread; the GIL is released."""
 
-    def __init__(self, path: str | bytes) -> None: ...
+    def __init__(
+        self, path: str | bytes, *, tail_offset: int | None = None, tail: bytes = b""
+    ) -> None: ...
     @property
     def chunks(self) -> npt.NDArray[np.void]: ...
     @property

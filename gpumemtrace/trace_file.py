@@ -25,6 +25,7 @@ from gpumemtrace.errors import (
     TraceError,
     UnsupportedVersionError,
 )
+from gpumemtrace.recovery import describe_recovered, recover
 from gpumemtrace.schema import COLUMNS
 
 __all__ = ["CODECS", "Columns", "FileWriter", "Names", "Problem", "ThreadName", "TraceFile"]
@@ -43,7 +44,9 @@ class Problem:
     ``kind`` is one of ``damaged_preamble``, ``damaged_bytes``, ``damaged_chunk``, ``truncated``,
     ``missing_chunks``, ``foreign_chunk``, ``unknown_chunk`` (no events), ``unknown_codec``
     (events), ``damaged_index``, ``not_closed``, ``bad_text`` (whole, but not the JSON it should
-    be; ``offset`` is then 0). Events ``first_missing_sequence`` up to
+    be; ``offset`` is then 0), ``recovered`` (its process was killed; nothing is missing) and
+    ``not_recovered`` (it was, and what it left can't be had here), both without an ``offset``: -1.
+    Events ``first_missing_sequence`` up to
     ``first_missing_sequence + missing_count`` (exclusive) can't be had because of it;
     ``missing_count`` is None when nobody can say how many.
     """
@@ -86,6 +89,8 @@ class Names:
 class TraceFile:
     """A trace file, open for reading. Opening reads headers, run record and names, no events.
 
+    Where the process that wrote it was killed, what it had not written yet is recovered first.
+
     Raises `NotATraceError`, `UnsupportedVersionError` or `CorruptTraceError` when nothing can be
     read as a trace, and `OSError` when the system can't read the file.
 
@@ -97,15 +102,19 @@ class TraceFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._open()
+        self._recover()
+
+    def _open(self, *, tail_offset: int | None = None, tail: bytes = b"") -> None:
         try:
-            self._file = _core.TraceFile(os.fsencode(path))
+            self._file = _core.TraceFile(os.fsencode(self.path), tail_offset=tail_offset, tail=tail)
         except _core.FormatError as error:
             raise _trace_error(self.path, *error.args) from None
         self.format_version: tuple[int, int] = self._file.format_version
         self.size_bytes: int = self._file.size_bytes
         self.chunks: npt.NDArray[np.void] = self._file.chunks
         self.chunks.flags.writeable = False
-        self._text_problems: list[Problem] = []
+        self._own_problems: list[Problem] = []
         self.run_record: dict[str, Any] = {}
         for text in self._file.metadata:
             _merge(self.run_record, self._parse(text, "the run record"))
@@ -116,11 +125,27 @@ class TraceFile:
         self.footer: dict[str, Any] | None = (
             None if footer is None else self._parse(footer, "the footer")
         )
+        if recovered := describe_recovered(self.footer or {}):
+            self._own_problems.append(Problem(kind="recovered", offset=-1, message=recovered))
+
+    def _recover(self) -> None:
+        done = recover(self.path, self.run_record, is_closed=self.footer is not None)
+        if done is None or self.footer is not None or done.outcome == "writer_lives":
+            return
+        if done.outcome == "left_alone":
+            message = f"what its process had not written yet is still in memory: {done.why}"
+            self._own_problems.append(Problem(kind="not_recovered", offset=-1, message=message))
+        elif done.outcome == "in_memory":
+            self._open(tail_offset=done.offset, tail=done.tail)
+            message = f"{done.events:,} records stay in shared memory, for {done.why}"
+            self._own_problems.append(Problem(kind="recovered", offset=-1, message=message))
+        elif done.outcome == "in_file" or self.path.stat().st_size != self.size_bytes:
+            self._open()
 
     @property
     def complete(self) -> bool:
         """Whether the writer closed the file (and its last chunk is intact)."""
-        return self.footer is not None
+        return self.footer is not None and "recovered" not in self.footer
 
     @property
     def event_count(self) -> int:
@@ -140,7 +165,7 @@ class TraceFile:
             )
             for kind, offset, message, first, count in self._file.problems
         )
-        return (*native, *self._text_problems)
+        return (*native, *self._own_problems)
 
     def read(self, first: int = 0, last: int | None = None) -> Columns:
         """Events of the chunks ``first`` up to ``last`` (exclusive; None: to the end), in order.
@@ -202,7 +227,7 @@ class TraceFile:
             self._report_text(f"a table of names has rows of the wrong shape: {error}")
 
     def _report_text(self, message: str) -> None:
-        self._text_problems.append(Problem(kind="bad_text", offset=0, message=message))
+        self._own_problems.append(Problem(kind="bad_text", offset=0, message=message))
 
 
 class FileWriter:

@@ -21,11 +21,7 @@ import pytest
 
 from gpumemtrace import _core
 from gpumemtrace.schema import Kind
-
-FLUSH_INTERVAL_MS = 100
-# What a killed process may lose, and as much again for a machine that has better things to do than
-# to wake the drain thread.
-LOSS_BOUND_NS = 2 * FLUSH_INTERVAL_MS * 1_000_000
+from gpumemtrace.trace_file import TraceFile
 
 
 def read_events(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -249,22 +245,22 @@ def test_a_deleted_file_is_noticed_a_renamed_one_is_followed(tmp_path):
     assert len(read_events(tmp_path / "c.gmt")["kind"]) == 130
 
 
-# Pushes steps and writes the time of each into shared memory, so that a killed process leaves
-# behind what it had pushed and when.
+# Pushes steps and notes each in a mapped file, so that a killed process leaves behind what it had
+# pushed.
 PUSHER = """
     import mmap, os, signal, struct, sys, time
     from gpumemtrace import _core
     path, journal_path, end = sys.argv[1:]
     journal_file = open(journal_path, "r+b")
     journal = mmap.mmap(journal_file.fileno(), 0)
-    _core.session_start(path, metadata_json="{}", flush_interval_ms=100)
+    _core.session_start(path, metadata_json="{}")
     deadline = time.monotonic() + 0.45
     number = 0
     print("ready", flush=True)
     while end == "kill" or time.monotonic() < deadline:
         assert _core.push_step(number)
-        struct.pack_into("<q", journal, 8 * number, time.monotonic_ns())
         number += 1
+        struct.pack_into("<q", journal, 0, number)
         if number % 16 == 0:
             time.sleep(0.0005)
     if end == "os._exit":
@@ -284,7 +280,7 @@ PUSHER = """
 def start_pusher(tmp_path: Path, end: str) -> tuple[subprocess.Popen[str], Path, Path]:
     trace, journal = tmp_path / "trace.gmt", tmp_path / "journal"
     with journal.open("wb") as file:
-        file.truncate(8 << 20)
+        file.truncate(4096)
     child = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PUSHER), str(trace), str(journal), end],
         stdout=subprocess.PIPE,
@@ -296,15 +292,16 @@ def start_pusher(tmp_path: Path, end: str) -> tuple[subprocess.Popen[str], Path,
     return child, trace, journal
 
 
-def check_loss(trace: Path, journal: Path, bound_ns: int) -> None:
-    """Every step pushed more than `bound_ns` before the last one is in the file, in order."""
-    times = np.fromfile(journal, dtype=np.int64)
-    times = times[times > 0]
-    steps = read_events(trace)["size_bytes"].tolist()
+def check_exact(trace: Path, journal: Path, *, may_have_one_more: bool = False) -> None:
+    """What was pushed is read, in order: no event is missing, none is there twice."""
+    pushed = int.from_bytes(journal.read_bytes()[:8], "little")
+    file = TraceFile(trace)
+    steps = file.read()["size_bytes"].tolist()
     assert steps == list(range(len(steps)))
-    assert len(times) > 0
-    must_hold = int(np.count_nonzero(times <= times[-1] - bound_ns))
-    assert len(steps) >= must_hold
+    assert pushed > 0
+    assert len(steps) in ((pushed, pushed + 1) if may_have_one_more else (pushed,))
+    segment = file.run_record["recovery"]["segment"]
+    assert not Path("/dev/shm", segment).exists()
 
 
 # SIGINT: Python finalizes and then ends itself by the signal, without C exit handlers.
@@ -317,12 +314,15 @@ SUDDEN_ENDS = {
 
 
 @pytest.mark.parametrize("end", SUDDEN_ENDS)
-def test_a_sudden_end_loses_at_most_the_flush_interval(tmp_path, end):
+def test_a_sudden_end_loses_nothing(tmp_path, end):
     child, trace, journal = start_pusher(tmp_path, end)
     child.communicate(timeout=60)
     assert child.returncode == SUDDEN_ENDS[end]
-    check_loss(trace, journal, LOSS_BOUND_NS)
     assert read_footer(trace) is None
+    check_exact(trace, journal)
+    footer = read_footer(trace)
+    assert footer is not None
+    assert footer["reason"] == "recovered"
 
 
 @pytest.mark.parametrize("end", ["sys.exit", "exception"])
@@ -331,13 +331,13 @@ def test_an_orderly_end_without_a_stop_loses_nothing(tmp_path, end):
     _, stderr = child.communicate(timeout=60)
     assert child.returncode == {"sys.exit": 3, "exception": 1}[end]
     assert "gpumemtrace" not in stderr
-    check_loss(trace, journal, 0)
     footer = read_footer(trace)
     assert footer is not None
     assert footer["reason"] == "exit"
+    check_exact(trace, journal)
 
 
-def test_sigkill_at_any_instant_loses_at_most_the_flush_interval(tmp_path):
+def test_sigkill_at_any_instant_loses_nothing(tmp_path):
     for repeat in range(10):
         folder = tmp_path / str(repeat)
         folder.mkdir()
@@ -345,8 +345,7 @@ def test_sigkill_at_any_instant_loses_at_most_the_flush_interval(tmp_path):
         time.sleep(random.uniform(0.0, 0.6))
         child.kill()
         child.communicate(timeout=60)
-        check_loss(trace, journal, LOSS_BOUND_NS)
-        assert read_footer(trace) is None
+        check_exact(trace, journal, may_have_one_more=True)
 
 
 def test_a_forked_child_writes_nothing_unless_it_starts_a_session_of_its_own(tmp_path):

@@ -1,7 +1,8 @@
 // What a push costs its thread, beside what reading the clock costs, in one run; and what the whole
 // pipeline (ring, drain, encoder, file) loses at a given rate. Prints one JSON object a line.
 //
-//   ring_push push                              push against rdtsc, one and two producers
+//   ring_push push                              push against rdtsc, one and two producers; into
+//                                               shared memory, as sessions do, and into private
 //   ring_push paced                             percentiles of single pushes after cache-disturbing work
 //   ring_push pipeline PATH RATE SECONDS THREADS RING_BYTES
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "capture/clock.h"
 #include "capture/producer.h"
+#include "capture/segment.h"
 #include "capture/session.h"
 
 namespace {
@@ -117,8 +119,12 @@ void bench_push() {
   std::atomic<std::uint64_t> counter{0};
   std::vector<double> single;
   std::vector<double> both;
-  Ring ring({.capacity = kRingSlots});
+  std::vector<double> in_private;
+  const Segment segment({.ring_capacity = kRingSlots});
+  Ring ring({.capacity = kRingSlots, .memory = segment.ring_memory()});
+  Ring private_ring({.capacity = kRingSlots});
   const Consumer consumer(ring);
+  const Consumer private_consumer(private_ring);
   for (int round = 0; round < 20; ++round) {  // interleaved: the same weather for all
     for (int i = 0; i < 100; ++i) clock.push_back(burst_ns([&](std::uint64_t) { sum += ticks(); }));
     for (int i = 0; i < 100; ++i) {
@@ -126,6 +132,8 @@ void bench_push() {
     }
     const auto costs = push_bursts(ring, 200);
     single.insert(single.end(), costs.begin(), costs.end());
+    const auto others = push_bursts(private_ring, 200);
+    in_private.insert(in_private.end(), others.begin(), others.end());
     std::vector<double> other;
     Meeting meeting;
     std::thread second([&] { other = push_bursts(ring, 200, &meeting); });
@@ -139,17 +147,19 @@ void bench_push() {
   const double two_ns = percentile(both, 0.5);
   std::printf(
       "{\"bench\":\"push\",\"rdtsc_ns\":%.2f,\"rdtsc_and_fetch_add_ns\":%.2f,\"push_ns\":%.2f,"
-      "\"push_p10_ns\":%.2f,"
+      "\"push_p10_ns\":%.2f,\"shared\":%s,\"push_private_ns\":%.2f,\"push_private_p10_ns\":%.2f,"
       "\"two_producers_ns\":%.2f,\"ratio\":%.3f,\"ratio_two\":%.3f,\"lost\":%llu,\"sink\":%d}\n",
-      rdtsc, percentile(floor, 0.5), push_ns, percentile(single, 0.1), two_ns, push_ns / rdtsc,
-      two_ns / rdtsc, static_cast<unsigned long long>(ring.take_loss().events),
-      static_cast<int>(sum & 1));
+      rdtsc, percentile(floor, 0.5), push_ns, percentile(single, 0.1),
+      segment.why_private().empty() ? "true" : "false", percentile(in_private, 0.5),
+      percentile(in_private, 0.1), two_ns, push_ns / rdtsc, two_ns / rdtsc,
+      static_cast<unsigned long long>(ring.take_loss().events), static_cast<int>(sum & 1));
 }
 
 // One push at a time, after 1 MB of other memory traffic, timed by itself; in turn with the same
 // for the clock alone and for the clock and a fetch_add.
 void bench_paced() {
-  Ring ring({.capacity = kRingSlots});
+  const Segment segment({.ring_capacity = kRingSlots});
+  Ring ring({.capacity = kRingSlots, .memory = segment.ring_memory()});
   const Consumer consumer(ring);
   std::vector<char> traffic(std::size_t{1} << 20);
   alignas(128) std::atomic<std::uint64_t> counter{0};

@@ -24,6 +24,7 @@ void Annotations::write_new_names(TraceOutput& output) {
     return;
   }
   names_started_ = true;
+  if (log_ != nullptr) log_->turn();  // before the tables are read: what comes in between stays
   std::string phases;
   std::string strings;
   name_table().collect(phases, strings);

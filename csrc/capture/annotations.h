@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/name_log.h"
 #include "capture/output.h"
 
 namespace gpumemtrace::capture {
@@ -13,6 +14,9 @@ namespace gpumemtrace::capture {
 // The write_ functions on the drain thread; add_metadata() from anywhere.
 class Annotations {
  public:
+  // `log` (or nullptr): keeps names until they are in the file.
+  explicit Annotations(NameLog* log) noexcept : log_(log) {}
+
   // Phases, texts and threads defined since the last call. To be called after events were taken
   // from the ring and before they are written: whoever used a number had defined its name before.
   // Before the file is open nothing is written, and nothing is lost.
@@ -26,6 +30,7 @@ class Annotations {
   void write_source_metadata(TraceOutput& output);
 
  private:
+  NameLog* log_;
   std::size_t threads_written_ = 0;
   bool names_started_ = false;
   std::string source_said_;

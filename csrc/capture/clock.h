@@ -66,6 +66,16 @@ class Calibration {
     return anchor_ns_ + static_cast<std::int64_t>(static_cast<double>(since) * ns_per_tick_);
   }
 
+  // The current piece, for whoever goes on without us. ns_per_tick 0 = no rate measured yet.
+  struct Piece {
+    std::uint64_t anchor_ticks;
+    std::int64_t anchor_ns;
+    double ns_per_tick;
+  };
+  Piece piece() const noexcept {
+    return {anchor_ticks_, anchor_ns_, measured_ ? ns_per_tick_ : 0.0};
+  }
+
   // CLOCK_MONOTONIC at trace time 0.
   std::uint64_t origin_ns() const noexcept { return origin_ns_; }
   double ns_per_tick() const noexcept { return rate_; }

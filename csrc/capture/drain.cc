@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "capture/json.h"
@@ -57,14 +58,14 @@ bool before(std::uint64_t a, std::uint64_t b) noexcept {
 Drain::Drain(DrainOptions options, const ClockPair& begin)
     : options_(std::move(options)),
       output_(options_.output),
+      annotations_(options_.name_log),
       sampler_(options_.device_sample_interval_ns),
       host_sampler_(options_.device_sample_interval_ns),
       clock_(begin),
       batch_(kBatch),
-      discard_until_(options_.ring->head()) {
+      ring_position_(options_.ring->tail()),
+      begin_(begin) {
   gaps_.reserve(kMostGaps);
-  add_skipped(options_.ring->take_loss().events);
-  options_.ring->take_stalls();
 }
 
 std::uint64_t Drain::to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept {
@@ -75,6 +76,44 @@ std::uint64_t Drain::to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns
 void Drain::open() {
   output_.open();
   annotations_.write_new_metadata(output_);
+  annotations_.write_new_names(output_);
+  name_segment();
+}
+
+// A segment that can be found says all that it must from its first moment on.
+void Drain::name_segment() {
+  if (options_.segment == nullptr || segment_is_named_ || output_.failed()) return;
+  segment_is_named_ = true;
+  commit();
+  const int error = options_.segment->give_name(output_.writer()->trace_id(), output_.witness(),
+                                                options_.output.time_resolution_ns, begin_);
+  if (error != 0) {
+    const std::string why = std::generic_category().message(error);
+    output_.write_metadata(
+        JsonObject().add_raw("recovery", JsonObject().add("unavailable", why).text()).text());
+  }
+}
+
+void Drain::append(const Event* events, std::size_t count) {
+  output_.append(events, count);
+  commit();
+}
+
+void Drain::commit() {
+  const Writer* const writer = output_.writer();
+  if (options_.segment == nullptr || writer == nullptr || output_.failed()) return;
+  const Calibration::Piece piece = clock_.piece();
+  Progress progress{};
+  progress.first_sequence = writer->events_written();
+  progress.staged = writer->staged();
+  progress.ring_position = ring_position_;
+  progress.last_time_ns = last_time_ns_;
+  progress.anchor_ticks = piece.anchor_ticks;
+  progress.anchor_ns = piece.anchor_ns;
+  progress.ns_per_tick = piece.ns_per_tick;
+  if (!gaps_.empty()) progress.gap_position = gaps_.front().position;
+  for (const Gap& gap : gaps_) progress.gap.add(gap.loss);
+  options_.segment->commit(progress);
 }
 
 bool Drain::pass() noexcept {
@@ -87,6 +126,8 @@ bool Drain::pass() noexcept {
     annotations_.write_new_metadata(output_);
     sample_memory(now_ns);
     flush_if_due(now_ns);
+    // The trace has ended with its reason: nothing is to be found behind it.
+    if (output_.failed() && options_.segment != nullptr) options_.segment->remove_name();
     publish_stats();
   } catch (const std::exception& error) {
     output_.fail(error.what());
@@ -105,15 +146,12 @@ std::uint64_t Drain::move_events() {
     write_due_gaps();
     std::uint64_t stop = end;
     if (!gaps_.empty() && before(gaps_.front().position, stop)) stop = gaps_.front().position;
-    const bool stale = before(ring.tail(), discard_until_);
-    if (stale && before(discard_until_, stop)) stop = discard_until_;
-    const std::size_t count = ring.pop(batch_.data(), kBatch, stop);
-    if (count == 0) break;
-    if (stale) {
-      add_skipped(count);
-    } else {
-      write_batch(count);
-    }
+    std::uint64_t next = 0;
+    const std::size_t count = ring.read(batch_.data(), kBatch, stop, next);
+    if (next == ring_position_) break;
+    ring_position_ = next;
+    write_batch(count);
+    ring.release(next);
   }
   return ring.tail() - begin;
 }
@@ -131,6 +169,7 @@ void Drain::note_loss() {
   } else {
     gaps_.push_back({position, loss});
   }
+  commit();
 }
 
 void Drain::write_due_gaps() {
@@ -146,9 +185,9 @@ void Drain::write_due_gaps() {
     const std::int64_t lasted_ns = clock_.to_ns(loss.last_ticks) - clock_.to_ns(loss.first_ticks);
     event.extra = static_cast<std::uint64_t>(std::max<std::int64_t>(lasted_ns, 0));
     event.time = to_file_time(loss.first_ticks, latest_ns);
-    output_.append(&event, 1);
     ++gaps_written_;
     gaps_.erase(gaps_.begin());
+    append(&event, 1);
   }
 }
 
@@ -166,7 +205,8 @@ void Drain::write_batch(std::size_t count) {
   }
   if (wants_file && options_.lazy) output_.open_or_warn();
   annotations_.write_new_names(output_);
-  output_.append(batch_.data(), count);
+  append(batch_.data(), count);
+  if (output_.is_open()) name_segment();
 }
 
 // What CUDA's libraries take, they take when they are first used: the memory of the device is
@@ -187,7 +227,7 @@ void Drain::sample_memory(std::uint64_t now_ns) {
   for (Event& event : events) {
     const std::uint64_t now_ticks = ticks();
     event.time = to_file_time(now_ticks, clock_.to_ns(now_ticks));
-    output_.append(&event, 1);
+    append(&event, 1);
   }
 }
 

@@ -12,14 +12,20 @@
 #include "capture/clock.h"
 #include "capture/device_sampler.h"
 #include "capture/host_memory.h"
+#include "capture/name_log.h"
 #include "capture/output.h"
 #include "capture/ring.h"
+#include "capture/segment.h"
 #include "trace/event.h"
 
 namespace gpumemtrace::capture {
 
 struct DrainOptions {
   Ring* ring = nullptr;
+  // Where ring and stage lie; is told what was done, and given its name when the file is there.
+  // nullptr: nowhere in particular.
+  Segment* segment = nullptr;
+  NameLog* name_log = nullptr;
   OutputOptions output;
   bool lazy = false;  // open the file at the first allocator event; else the caller opens it
   std::uint64_t drain_interval_ns = 5'000'000;
@@ -45,11 +51,9 @@ struct DrainStats {
 // reserving is moved up to the one before it, and none is later than the moment it was read.
 class Drain {
  public:
-  // What lies in the ring already belongs to nobody (late producers of an earlier session): it is
-  // passed over and counted as skipped.
   Drain(DrainOptions options, const ClockPair& begin);
 
-  // Makes the file and writes the metadata added so far; throws std::system_error.
+  // Makes the file and writes metadata and names known so far; throws std::system_error.
   void open();
 
   // Moves what is in the ring; writes names, gaps, samples; flushes when due.
@@ -76,6 +80,11 @@ class Drain {
   void note_loss();
   void write_due_gaps();
   void write_batch(std::size_t count);  // batch_[0, count)
+  void append(const Event* events, std::size_t count);
+  // After everything that was staged, before its slots are given back to the ring.
+  void commit();
+  // Once the file is there and all that came before it staged.
+  void name_segment();
   void sample_memory(std::uint64_t now_ns);
   void watch_phase(std::uint64_t path);
   void flush_if_due(std::uint64_t now_ns);
@@ -92,8 +101,10 @@ class Drain {
   bool phase_is_new_ = false;                       // the last phase mark was the first of its path
   Calibration clock_;
   std::vector<Event> batch_;
-  std::vector<Gap> gaps_;  // not written yet, by position
-  std::uint64_t discard_until_;
+  std::vector<Gap> gaps_;        // not written yet, by position
+  std::uint64_t ring_position_;  // events before it are in the stage or in the file
+  ClockPair begin_;
+  bool segment_is_named_ = false;
   std::int64_t last_time_ns_ = 0;
 
   std::uint64_t next_flush_ns_ = 0;

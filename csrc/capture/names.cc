@@ -1,6 +1,7 @@
 #include "capture/names.h"
 
 #include "capture/json.h"
+#include "capture/name_log.h"
 
 namespace gpumemtrace::capture {
 namespace {
@@ -30,6 +31,13 @@ std::uint32_t NameTable::define(bool is_phase, std::uint32_t parent, std::string
   if (const auto found = ids_.find(key); found != ids_.end()) return found->second;
   Name name{is_phase, is_phase ? next_phase_ : next_string_, parent, std::string(text)};
   const std::uint32_t id = name.id;
+  if (log_ != nullptr) {
+    if (is_phase) {
+      log_->add_phase(id, parent, text);
+    } else {
+      log_->add_string(id, text);
+    }
+  }
   if (remembered_.size() < kMostRemembered) {
     remembered_.push_back(std::move(name));
     ids_.emplace(std::move(key), id);
@@ -45,8 +53,9 @@ std::uint32_t NameTable::define(bool is_phase, std::uint32_t parent, std::string
   return id;
 }
 
-void NameTable::begin_session() {
+void NameTable::begin_session(NameLog* log) {
   const std::lock_guard guard(mutex_);
+  log_ = log;
   collected_ = 0;
   passing_.clear();
   in_session_ = true;
@@ -57,6 +66,7 @@ void NameTable::end_session() {
   const std::lock_guard guard(mutex_);
   passing_.clear();
   in_session_ = false;
+  log_ = nullptr;
 }
 
 void NameTable::collect(std::string& phases, std::string& strings) {

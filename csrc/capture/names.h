@@ -12,6 +12,8 @@
 
 namespace gpumemtrace::capture {
 
+class NameLog;
+
 // Phase paths and texts. Any thread defines; one thread at a time collects what is new. Numbers
 // hold for the whole process, so that callers may keep them from one session to the next.
 //
@@ -24,8 +26,9 @@ class NameTable {
   std::uint32_t define_phase(std::uint32_t parent, std::string_view name);
   std::uint32_t define_string(std::string_view text);
 
-  // From now on everything remembered is new again.
-  void begin_session();
+  // From now on everything remembered is new again. `log` hears of what is defined
+  // from here to end_session().
+  void begin_session(NameLog* log = nullptr);
   void end_session();
 
   // Cheap: whether collect() would find anything. acquire <- release in define.
@@ -36,6 +39,10 @@ class NameTable {
   // Around fork: the forking thread holds the lock, so that the child finds it whole.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
+  void forget_session_locked() noexcept {
+    in_session_ = false;
+    log_ = nullptr;
+  }
 
  private:
   struct Name {
@@ -54,6 +61,7 @@ class NameTable {
   std::uint32_t next_phase_ = 1;
   std::uint32_t next_string_ = 1;
   bool in_session_ = false;
+  NameLog* log_ = nullptr;
   std::atomic<bool> news_{false};
 };
 

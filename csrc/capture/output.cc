@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "capture/segment_layout.h"
+
 namespace gpumemtrace::capture {
 namespace {
 
@@ -23,8 +25,12 @@ TraceOutput::~TraceOutput() {
 }
 
 void TraceOutput::open() {
-  auto writer = std::make_unique<Writer>(
-      options_.make_sink(), WriterOptions{.time_resolution_ns = options_.time_resolution_ns});
+  WriterOptions options{.time_resolution_ns = options_.time_resolution_ns};
+  if (options_.stage != nullptr) {
+    options.stage = options_.stage;
+    options.events_per_chunk = kStageEvents;
+  }
+  auto writer = std::make_unique<Writer>(options_.make_sink(), options);
   if (writer->error_number() != 0) {  // not even the preamble fitted
     throw std::system_error(writer->error_number(), std::generic_category());
   }
@@ -84,7 +90,8 @@ void TraceOutput::append(const Event* events, std::size_t count) {
   if (!is_open()) return keep_early(events, count);
   if (!early_events_.empty()) append_early();
   last_time_ns_ = static_cast<std::int64_t>(events[count - 1].time);
-  const bool written = writer_->append(events, count);
+  const bool written =
+      (writer_->room() >= count || writer_->flush()) && writer_->append(events, count);
   if (written) events_ += count;
   check(written);
 }

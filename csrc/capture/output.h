@@ -20,6 +20,8 @@ struct OutputOptions {
   std::function<std::unique_ptr<Sink>()> make_sink;
   std::string path;  // for messages, and to notice that somebody deleted the file
   std::uint64_t time_resolution_ns = 1;
+  // Where events wait for their chunk (kStageEvents of them); nullptr: in the writer.
+  Event* stage = nullptr;
   // Hears of the first error, once. Training goes on, so nobody else is told.
   std::function<void(const std::string&)> warn;
 };
@@ -40,6 +42,8 @@ class TraceOutput {
 
   void write_metadata(std::string json);
   void write_names(const std::string& json);
+  // Events before these go to the file first where the stage has no room for all: at the end of this
+  // call either all of these are in the stage, or, when they are more than it holds, the last ones.
   void append(const Event* events, std::size_t count);
   void flush();
   // The file was deleted (not merely renamed): the rest would go nowhere, so that is an error.
@@ -51,6 +55,11 @@ class TraceOutput {
 
   bool failed() const noexcept { return failed_; }
   const std::string& error() const noexcept { return error_; }
+  // A second descriptor of the file, only to ask what it is; -1 = there is none.
+  int witness() const noexcept { return witness_; }
+  // nullptr until the file is open.
+  const Writer* writer() const noexcept { return writer_.get(); }
+
   // Events taken, those still waiting for a flush included.
   std::uint64_t events() const noexcept { return events_; }
   std::uint64_t bytes_written() const noexcept { return writer_ ? writer_->bytes_written() : 0; }
@@ -62,7 +71,7 @@ class TraceOutput {
 
   OutputOptions options_;
   std::unique_ptr<Writer> writer_;
-  int witness_ = -1;  // a second descriptor of the file, only to ask for its link count
+  int witness_ = -1;
   std::vector<std::string> early_metadata_;
   std::deque<Event> early_events_;
   std::uint64_t early_events_lost_ = 0;

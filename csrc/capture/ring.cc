@@ -23,7 +23,7 @@ void pause_cpu() noexcept {
 }
 
 // `bytes` rounded up to whole huge pages and aligned to them when it holds at least one.
-void* map_slots(std::size_t bytes, std::size_t& mapped_bytes) {
+void* map_memory(std::size_t bytes, std::size_t& mapped_bytes) {
   const std::size_t alignment = bytes >= kHugePageBytes ? kHugePageBytes : 4096;
   mapped_bytes = (bytes + alignment - 1) / alignment * alignment;
   void* wide = mmap(nullptr, mapped_bytes + alignment, PROT_READ | PROT_WRITE,
@@ -65,7 +65,11 @@ Ring::Ring(const RingOptions& options)
   const auto capacity = static_cast<std::int64_t>(options.capacity);
   const std::int64_t margin = options.margin.value_or(std::min(kUsualMargin, capacity / 4));
   limit_ = static_cast<std::uint64_t>(std::max(capacity - margin, std::int64_t{1}));
-  slots_ = static_cast<Slot*>(map_slots(options.capacity * sizeof(Slot), mapped_bytes_));
+  void* const memory = options.memory != nullptr
+                           ? options.memory
+                           : map_memory(memory_bytes(options.capacity), mapped_bytes_);
+  slots_ = static_cast<Slot*>(memory);
+  extras_ = new (slots_ + options.capacity) RingExtras{};
   // Each slot as its previous lap would have left it; this also touches every page.
   for (std::size_t i = 0; i < options.capacity; ++i) {
     const std::uint64_t position = options.start_position + i;
@@ -74,7 +78,9 @@ Ring::Ring(const RingOptions& options)
   }
 }
 
-Ring::~Ring() { munmap(slots_, mapped_bytes_); }
+Ring::~Ring() {
+  if (mapped_bytes_ != 0) munmap(slots_, mapped_bytes_);
+}
 
 bool Ring::refresh_finds_room() noexcept {
   const std::uint64_t tail = tail_.load(std::memory_order_acquire);
@@ -125,7 +131,7 @@ bool Ring::position_is_free(std::uint64_t position) noexcept {
 }
 
 void Ring::abandon(std::uint64_t position) noexcept {
-  auto& entry = abandoned_[position % kAbandonedSlots];
+  auto& entry = extras_->abandoned[position % kAbandonedSlots];
   std::uint64_t empty = 0;
   // Taken only if kAbandonedSlots more threads than the margin stand in push at one time: then,
   // and only then, a producer waits for the consumer.
@@ -138,25 +144,25 @@ void Ring::abandon(std::uint64_t position) noexcept {
 void Ring::count_loss(Kind kind, std::uint64_t size, std::int16_t device) noexcept {
   const std::uint64_t now = ticks();
   std::uint64_t unset = 0;
-  first_loss_ticks_.compare_exchange_strong(unset, now, std::memory_order_relaxed);
-  last_loss_ticks_.store(now, std::memory_order_relaxed);
+  extras_->first_loss_ticks.compare_exchange_strong(unset, now, std::memory_order_relaxed);
+  extras_->last_loss_ticks.store(now, std::memory_order_relaxed);
   if (kind == Kind::kAlloc) {
-    lost_alloc_bytes_.fetch_add(size, std::memory_order_relaxed);
+    extras_->lost_alloc_bytes.fetch_add(size, std::memory_order_relaxed);
   } else if (kind == Kind::kFree) {
-    lost_frees_.fetch_add(1, std::memory_order_relaxed);
+    extras_->lost_frees.fetch_add(1, std::memory_order_relaxed);
   }
   resync_.fetch_or(device_bit(device), std::memory_order_relaxed);
-  lost_events_.fetch_add(1, std::memory_order_release);
+  extras_->lost_events.fetch_add(1, std::memory_order_release);
 }
 
 Loss Ring::take_loss() noexcept {
   Loss loss;
-  if (lost_events_.load(std::memory_order_relaxed) == 0) return loss;
-  loss.events = lost_events_.exchange(0, std::memory_order_acquire);
-  loss.alloc_bytes = lost_alloc_bytes_.exchange(0, std::memory_order_relaxed);
-  loss.frees = lost_frees_.exchange(0, std::memory_order_relaxed);
-  loss.first_ticks = first_loss_ticks_.exchange(0, std::memory_order_relaxed);
-  loss.last_ticks = last_loss_ticks_.exchange(0, std::memory_order_relaxed);
+  if (extras_->lost_events.load(std::memory_order_relaxed) == 0) return loss;
+  loss.events = extras_->lost_events.exchange(0, std::memory_order_acquire);
+  loss.alloc_bytes = extras_->lost_alloc_bytes.exchange(0, std::memory_order_relaxed);
+  loss.frees = extras_->lost_frees.exchange(0, std::memory_order_relaxed);
+  loss.first_ticks = extras_->first_loss_ticks.exchange(0, std::memory_order_relaxed);
+  loss.last_ticks = extras_->last_loss_ticks.exchange(0, std::memory_order_relaxed);
   return loss;
 }
 

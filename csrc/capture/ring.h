@@ -81,6 +81,9 @@ struct RingOptions {
   // they would if so many threads had raced (tests).
   std::optional<std::int64_t> margin = std::nullopt;
   std::uint64_t start_position = 0;  // tests start just before the counter wraps
+  // Where slots and extras lie: Ring::memory_bytes(capacity) zeroed bytes, aligned to a page, which
+  // outlive the ring. nullptr: memory of its own.
+  void* memory = nullptr;
 };
 
 // What was lost between two readable events.
@@ -104,12 +107,28 @@ struct Stalls {
   void add(const Stalls& later) noexcept;
 };
 
+// What producers leave beside the slots, in the same memory: whoever finds that memory when the
+// process is gone needs both.
+struct RingExtras {
+  static constexpr std::size_t kAbandonedSlots = 1024;
+
+  // Losers' line. lost_events: release (count_loss) -> acquire (take_loss), carries the others.
+  alignas(kLineBytes) std::atomic<std::uint64_t> lost_events;
+  std::atomic<std::uint64_t> lost_alloc_bytes;
+  std::atomic<std::uint64_t> lost_frees;
+  std::atomic<std::uint64_t> first_loss_ticks;
+  std::atomic<std::uint64_t> last_loss_ticks;
+  // Positions to step over; entry p % size holds abandoned_key(p), 0 = empty. relaxed: an entry says
+  // nothing of any other memory.
+  alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kAbandonedSlots> abandoned;
+};
+
 class Ring {
  public:
-  // Maps and touches all of its memory, so that no push meets a page fault. A fork gives the child
-  // zeroed pages instead of sharing these, so the parent's pushes stay free of copy-on-write
-  // faults. Throws std::bad_alloc. A ring is never destroyed in the product: a thread may hold a
-  // pointer to it for as long as it likes.
+  // Touches all of its memory, so that no push meets a page fault. Memory of its own is given to the
+  // child of a fork as zeroed pages instead of being shared, so the parent's pushes stay free of
+  // copy-on-write faults. Throws std::bad_alloc. A ring is never destroyed in the product: a thread
+  // may hold a pointer to it for as long as it likes.
   GPUMEMTRACE_API explicit Ring(const RingOptions& options);
   GPUMEMTRACE_API ~Ring();
   Ring(const Ring&) = delete;
@@ -138,8 +157,18 @@ class Ring {
   // --- the consumer: one thread at a time ---
 
   // Copies up to `most` events that come before position `end`, in order; returns how many. Stops
-  // early at the first slot that is not published.
-  std::size_t pop(Event* out, std::size_t most, std::uint64_t end) noexcept;
+  // early at the first slot that is not published. `next`: the position where it stopped. Slots stay
+  // taken until release(next).
+  std::size_t read(Event* out, std::size_t most, std::uint64_t end, std::uint64_t& next) noexcept;
+  void release(std::uint64_t next) noexcept { tail_.store(next, std::memory_order_release); }
+
+  // Both at once.
+  std::size_t pop(Event* out, std::size_t most, std::uint64_t end) noexcept {
+    std::uint64_t next = 0;
+    const std::size_t count = read(out, most, end, next);
+    release(next);
+    return count;
+  }
 
   // Takes what has been counted as lost since the last call. Events are never taken without their
   // bytes and frees; those of an event being counted right now may come one call early.
@@ -157,8 +186,12 @@ class Ring {
   // Pushes are refused from this many unread events on.
   std::uint64_t limit() const noexcept { return limit_; }
 
+  static constexpr std::size_t memory_bytes(std::size_t capacity) noexcept {
+    return capacity * sizeof(Slot) + sizeof(RingExtras);
+  }
+
  private:
-  static constexpr std::size_t kAbandonedSlots = 1024;
+  static constexpr std::size_t kAbandonedSlots = RingExtras::kAbandonedSlots;
 
   static std::uint64_t device_bit(std::int16_t device) noexcept {
     return std::uint64_t{1} << (static_cast<unsigned>(device) & 63U);
@@ -188,25 +221,17 @@ class Ring {
   std::uint64_t limit_ = 0;
   bool use_counter_ = g_counter_is_usable;
 
-  // Consumer's line. release (pop) -> acquire (refresh_finds_room, position_is_free).
+  // Consumer's line. release (release) -> acquire (refresh_finds_room, position_is_free).
   alignas(kLineBytes) std::atomic<std::uint64_t> tail_;
 
-  // Losers' line. lost_events_: release (count_loss) -> acquire (take_loss), carries the others.
-  alignas(kLineBytes) std::atomic<std::uint64_t> lost_events_{0};
-  std::atomic<std::uint64_t> lost_alloc_bytes_{0};
-  std::atomic<std::uint64_t> lost_frees_{0};
-  std::atomic<std::uint64_t> first_loss_ticks_{0};
-  std::atomic<std::uint64_t> last_loss_ticks_{0};
-  // All relaxed: they are figures. A tail at which waiting was in vain, + 1; 0 = none.
-  std::atomic<std::uint64_t> patience_ns_{0};
+  // Those who wait for room. All relaxed: they are figures. vain_tail_: a tail at which waiting was
+  // in vain, + 1; 0 = none.
+  alignas(kLineBytes) std::atomic<std::uint64_t> patience_ns_{0};
   std::atomic<std::uint64_t> vain_tail_{0};
   std::atomic<std::uint64_t> stalls_{0};
   std::atomic<std::uint64_t> stalled_ns_{0};
   std::atomic<std::uint64_t> longest_stall_ns_{0};
-
-  // Positions to step over; entry p % size holds abandoned_key(p), 0 = empty. relaxed: an entry says
-  // nothing of any other memory.
-  alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kAbandonedSlots> abandoned_{};
+  RingExtras* extras_ = nullptr;
   std::size_t mapped_bytes_ = 0;
 };
 
@@ -240,22 +265,22 @@ inline bool Ring::push(Event& event) noexcept {
   return true;
 }
 
-inline std::size_t Ring::pop(Event* out, std::size_t most, std::uint64_t end) noexcept {
-  const std::uint64_t begin = tail_.load(std::memory_order_relaxed);
-  std::uint64_t position = begin;
+inline std::size_t Ring::read(Event* out, std::size_t most, std::uint64_t end,
+                              std::uint64_t& next) noexcept {
+  std::uint64_t position = tail_.load(std::memory_order_relaxed);
   std::size_t count = 0;
   while (position != end && count < most) {
     const Slot& slot = slots_[position & mask_];
     if (slot.published.load(std::memory_order_acquire) == position + 1) {
       out[count++] = slot.event;
     } else {
-      auto& entry = abandoned_[position % kAbandonedSlots];
+      auto& entry = extras_->abandoned[position % kAbandonedSlots];
       if (entry.load(std::memory_order_relaxed) != abandoned_key(position)) break;
       entry.store(0, std::memory_order_relaxed);
     }
     ++position;
   }
-  if (position != begin) tail_.store(position, std::memory_order_release);
+  next = position;
   return count;
 }
 

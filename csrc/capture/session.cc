@@ -1,7 +1,6 @@
 #include "capture/session.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,8 +18,11 @@
 
 #include "capture/drain.h"
 #include "capture/json.h"
+#include "capture/leftovers.h"
 #include "capture/names.h"
 #include "capture/producer_state.h"
+#include "capture/quiet_thread.h"
+#include "capture/recovery.h"
 #include "capture/sites.h"
 #include "capture/threads.h"
 
@@ -29,8 +31,20 @@ namespace {
 
 // What one session owns. Used by the drain thread and by whoever holds State::mutex.
 struct Recording {
-  Recording(DrainOptions options, const ClockPair& begin) : drain(std::move(options), begin) {}
+  Recording(std::unique_ptr<Segment> memory, DrainOptions options, const ClockPair& begin)
+      : segment(std::move(memory)),
+        name_log(segment->names()),
+        drain(with_memory(std::move(options)), begin) {}
 
+  DrainOptions with_memory(DrainOptions options) {
+    options.segment = segment.get();
+    options.name_log = &name_log;
+    options.output.stage = segment->stage();
+    return options;
+  }
+
+  std::unique_ptr<Segment> segment;  // outlives the drain
+  NameLog name_log;
   Drain drain;
   SessionStats fixed;  // path, ring_capacity, clock anchors
   std::chrono::milliseconds interval{5};
@@ -43,7 +57,9 @@ struct Recording {
 
 struct State {
   std::mutex mutex;
-  std::vector<Ring*> rings;  // by size; reused, never unmapped
+  // One a session, never destroyed: a thread may hold a pointer to any of them. Those of sessions
+  // that have ended lie in memory that was given back, a few hundred bytes each.
+  std::vector<Ring*> rings;
   Recording* recording = nullptr;
   SessionStats last;
 };
@@ -71,33 +87,38 @@ void run_drain(Recording& recording) {
   recording.drain.finish(recording.footer_json);
 }
 
-// The drain thread takes no signal: handlers run where they would run without us.
-std::thread start_thread(Recording& recording) {
-  sigset_t all;
-  sigset_t old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  try {
-    std::thread thread([&recording] { run_drain(recording); });
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
-    return thread;
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
-    throw;
-  }
-}
-
-Ring* ring_of(State& session, std::uint64_t bytes) {
+std::size_t ring_capacity_of(std::uint64_t bytes) {
   const std::uint64_t slots = bytes / sizeof(Slot);
   if (slots < 64 || slots > (std::uint64_t{1} << 28)) {
     throw std::invalid_argument("ring_bytes must be between 4096 and 16 GiB");
   }
-  const std::uint64_t capacity = std::bit_floor(slots);
-  for (Ring* ring : session.rings) {
-    if (ring->capacity() == capacity) return ring;
+  return std::bit_floor(slots);
+}
+
+// What came to the last session's ring after its end belongs to nobody.
+void count_late_events(const State& session) noexcept {
+  if (session.rings.empty()) return;
+  Ring& ring = *session.rings.back();
+  add_skipped(ring.unread() + ring.take_loss().events);
+}
+
+Ring* make_ring(State& session, std::size_t capacity, const Segment& segment) {
+  count_late_events(session);
+  session.rings.reserve(session.rings.size() +
+                        1);  // so that nothing can throw once the ring is there
+  Ring* const ring = new Ring({.capacity = capacity, .memory = segment.ring_memory()});
+  session.rings.push_back(ring);
+  return ring;
+}
+
+std::string recovery_json(const Segment& segment) {
+  JsonObject recovery;
+  if (segment.why_private().empty()) {
+    recovery.add("segment", segment.name());
+  } else {
+    recovery.add("unavailable", segment.why_private());
   }
-  session.rings.push_back(new Ring({.capacity = capacity}));
-  return session.rings.back();
+  return JsonObject().add_raw("recovery", recovery.text()).text();
 }
 
 std::uint64_t wall_ns() noexcept {
@@ -134,8 +155,8 @@ SessionStats stats_of(const Recording& recording) {
   return stats;
 }
 
-// The child of a fork has neither the drain thread nor the ring's contents; the file is the
-// parent's. The recording is leaked rather than destroyed: its destructor would touch that file.
+// The child of a fork has neither the drain thread nor the ring's contents; file and segment are
+// the parent's. The recording is leaked rather than destroyed: its destructor would touch that file.
 void before_fork() {
   state().mutex.lock();
   thread_registry().lock();
@@ -152,11 +173,25 @@ void after_fork_in_parent() {
 
 void after_fork_in_child() {
   forget_producers_after_fork();
+  forget_recovery_after_fork();
   thread_registry().forget_all_locked();
+  name_table().forget_session_locked();
+  if (state().recording != nullptr) state().recording->segment->leave_to_parent();
   state().recording = nullptr;
   state().last = {};
   state().rings.clear();
   after_fork_in_parent();
+}
+
+void begin_names(NameLog& log) {
+  name_table().begin_session(&log);
+  site_table().begin_session();
+  thread_registry().set_log(&log);
+}
+
+void end_names() {
+  name_table().end_session();
+  thread_registry().set_log(nullptr);
 }
 
 SessionStats stop_locked(State& session, const std::string& footer_json) {
@@ -173,7 +208,7 @@ SessionStats stop_locked(State& session, const std::string& footer_json) {
   session.recording = nullptr;
   session.last = stats_of(*recording);
   session.last.skipped = skipped_events();
-  name_table().end_session();
+  end_names();
   delete recording;
   return session.last;
 }
@@ -207,7 +242,10 @@ void start_session(const SessionOptions& options) {
   }
   const auto to_ns = [](std::uint32_t ms) { return std::uint64_t{ms} * 1'000'000U; };
   DrainOptions drain;
-  Ring* ring = drain.ring = ring_of(session, options.ring_bytes);
+  const std::size_t capacity = ring_capacity_of(options.ring_bytes);
+  auto segment = std::make_unique<Segment>(
+      Segment::Options{.ring_capacity = capacity, .folder = options.shared_memory_folder});
+  Ring* ring = drain.ring = make_ring(session, capacity, *segment);
   ring->set_patience(to_ns(options.block_timeout_ms));
   drain.lazy = options.lazy;
   drain.drain_interval_ns = to_ns(std::max(options.drain_interval_ms, 1U));
@@ -221,7 +259,8 @@ void start_session(const SessionOptions& options) {
   };
 
   const ClockPair begin = read_clock_pair();
-  auto recording = std::make_unique<Recording>(std::move(drain), begin);
+  const std::string recovery = recovery_json(*segment);
+  auto recording = std::make_unique<Recording>(std::move(segment), std::move(drain), begin);
   recording->interval = std::chrono::milliseconds(std::max(options.drain_interval_ms, 1U));
   recording->fixed.path = options.path;
   recording->fixed.ring_capacity = ring->capacity();
@@ -229,13 +268,19 @@ void start_session(const SessionOptions& options) {
   recording->fixed.begin_wall_ns = wall_ns() - (monotonic_ns() - begin.ns);
   recording->drain.add_metadata(options.metadata_json);
   recording->drain.add_metadata(clock_json(recording->fixed));
-  if (!options.lazy) recording->drain.open();
+  recording->drain.add_metadata(recovery);
 
-  name_table().begin_session();
-  site_table().begin_session();
-  recording->thread = start_thread(*recording);
+  begin_names(recording->name_log);
+  try {
+    if (!options.lazy) recording->drain.open();
+    recording->thread = start_quiet_thread([r = recording.get()] { run_drain(*r); });
+  } catch (...) {
+    end_names();
+    throw;
+  }
   session.recording = recording.release();
   activate_ring(ring);
+  start_collecting_leftovers(options.shared_memory_folder);
 }
 
 SessionStats stop_session(const std::string& footer_json) {

@@ -17,6 +17,9 @@ struct SessionOptions {
   bool lazy = false;
   std::uint64_t ring_bytes = std::uint64_t{8} << 20;
   std::uint32_t block_timeout_ms = 0;  // a full ring: wait so long for room before an event drops
+  // Where the ring lies, so that what a killed process leaves can be recovered. Private memory is
+  // taken where this can't be had; the run record says so.
+  std::string shared_memory_folder = "/dev/shm";
   std::uint32_t drain_interval_ms = 5;
   std::uint32_t flush_interval_ms = 100;
   std::uint32_t time_resolution_ns = 100;

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/name_log.h"
+
 namespace gpumemtrace::capture {
 
 std::uint32_t ThreadRegistry::add_current() noexcept {
@@ -14,6 +16,10 @@ std::uint32_t ThreadRegistry::add_current() noexcept {
     const std::lock_guard guard(mutex_);
     entries_.push_back(entry);
     size_.store(entries_.size(), std::memory_order_release);
+    if (log_ != nullptr) {
+      log_->add_thread(static_cast<std::uint32_t>(entries_.size()),
+                       static_cast<std::uint32_t>(entry.os_tid), entry.name);
+    }
     return static_cast<std::uint32_t>(entries_.size());
   } catch (...) {
     return 0;

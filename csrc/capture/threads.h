@@ -11,6 +11,8 @@
 
 namespace gpumemtrace::capture {
 
+class NameLog;
+
 struct ThreadEntry {
   pid_t os_tid;
   char name[16];  // as the kernel knows it (15 bytes and a NUL), read when first seen
@@ -27,11 +29,18 @@ class ThreadRegistry {
   // Appends the entries from number `first` (0-based) on.
   void copy_from(std::size_t first, std::vector<ThreadEntry>& out) const;
 
+  // Hears of each new thread; nullptr = nobody does.
+  void set_log(NameLog* log) {
+    const std::lock_guard guard(mutex_);
+    log_ = log;
+  }
+
   // Around fork: the forking thread holds the lock, so that the child finds it whole.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
   void forget_all_locked() noexcept {
     entries_.clear();
+    log_ = nullptr;
     size_.store(0, std::memory_order_release);
   }
 
@@ -39,6 +48,7 @@ class ThreadRegistry {
   mutable std::mutex mutex_;
   std::vector<ThreadEntry> entries_;
   std::atomic<std::size_t> size_{0};
+  NameLog* log_ = nullptr;
 };
 
 // Lives for the whole process, through exit.

@@ -36,7 +36,8 @@ std::string utf8(const py::str& text) {
 void session_start(const py::object& path, const std::string& metadata_json, bool overwrite,
                    bool lazy, std::uint64_t ring_bytes, std::uint32_t block_timeout_ms,
                    std::uint32_t drain_interval_ms, std::uint32_t flush_interval_ms,
-                   std::uint32_t time_resolution_ns, std::uint32_t device_sample_interval_ms) {
+                   std::uint32_t time_resolution_ns, std::uint32_t device_sample_interval_ms,
+                   const std::string& shared_memory_folder) {
   const SessionOptions options{
       .path = file_system_path(path),
       .metadata_json = metadata_json,
@@ -44,6 +45,7 @@ void session_start(const py::object& path, const std::string& metadata_json, boo
       .lazy = lazy,
       .ring_bytes = ring_bytes,
       .block_timeout_ms = block_timeout_ms,
+      .shared_memory_folder = shared_memory_folder,
       .drain_interval_ms = drain_interval_ms,
       .flush_interval_ms = flush_interval_ms,
       .time_resolution_ns = time_resolution_ns,
@@ -144,6 +146,7 @@ void register_capture(py::module_& module) {
              py::arg("ring_bytes") = 8 << 20, py::arg("block_timeout_ms") = 0,
              py::arg("drain_interval_ms") = 5, py::arg("flush_interval_ms") = 100,
              py::arg("time_resolution_ns") = 100, py::arg("device_sample_interval_ms") = 50,
+             py::arg("shared_memory_folder") = "/dev/shm",
              "Begin to record. OSError: the file can't be made. RuntimeError: already recording.");
   module.def("session_stop", &session_stop, py::arg("footer_json"),
              "Drain, close the file, return the final figures; without a session only those.");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -56,10 +57,18 @@ py::list texts(const std::vector<std::string>& values) {
 
 class TraceFile {
  public:
-  explicit TraceFile(const std::string& path)
+  // `tail` stands in place of the file's bytes from `tail_offset` on, if there is one.
+  TraceFile(const std::string& path, std::optional<std::uint64_t> tail_offset,
+            const std::string& tail)
       : path_(path), reader_(with_os_errors(path, [&] {
           const py::gil_scoped_release release;
-          return std::make_unique<Reader>(std::make_unique<FileSource>(path));
+          std::unique_ptr<Source> source = std::make_unique<FileSource>(path);
+          if (tail_offset) {
+            source = std::make_unique<SourceWithTail>(
+                std::move(source), *tail_offset,
+                std::vector<std::uint8_t>(tail.begin(), tail.end()));
+          }
+          return std::make_unique<Reader>(std::move(source));
         })) {}
 
   const Reader& reader() const { return *reader_; }
@@ -245,7 +254,12 @@ void register_trace(py::module_& module) {
   });
 
   py::class_<TraceFile>(module, "TraceFile")
-      .def(py::init<const std::string&>(), py::arg("path"))
+      .def(py::init([](const std::string& path, std::optional<std::uint64_t> tail_offset,
+                       const py::bytes& tail) {
+             return std::make_unique<TraceFile>(path, tail_offset, std::string(tail));
+           }),
+           py::arg("path"), py::kw_only(), py::arg("tail_offset") = py::none(),
+           py::arg("tail") = py::bytes())
       .def_property_readonly("chunks", &TraceFile::chunks)
       .def_property_readonly("metadata",
                              [](const TraceFile& file) { return texts(file.reader().metadata()); })

@@ -12,6 +12,7 @@ void register_live_groups(pybind11::module_& module);
 void register_line_gaps(pybind11::module_& module);
 void register_phases(pybind11::module_& module);
 void register_plain_pickle(pybind11::module_& module);
+void register_recovery(pybind11::module_& module);
 void register_retention(pybind11::module_& module);
 void register_segments(pybind11::module_& module);
 void register_trace(pybind11::module_& module);

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, module) {
   gpumemtrace::python::register_line_gaps(module);
   gpumemtrace::python::register_phases(module);
   gpumemtrace::python::register_plain_pickle(module);
+  gpumemtrace::python::register_recovery(module);
   gpumemtrace::python::register_retention(module);
   gpumemtrace::python::register_segments(module);
   gpumemtrace::python::register_trace(module);

@@ -6,15 +6,15 @@
 
 namespace gpumemtrace {
 
-void ChunkIndexEncoder::append(const ChunkHeader& header) {
-  const auto first_time = static_cast<std::uint64_t>(header.first_time_ns);
-  const auto last_time = static_cast<std::uint64_t>(header.last_time_ns);
+void ChunkIndexEncoder::append(const ChunkInfo& chunk) {
+  const auto first_time = static_cast<std::uint64_t>(chunk.first_time_ns);
+  const auto last_time = static_cast<std::uint64_t>(chunk.last_time_ns);
   std::uint8_t bytes[7 * kMaxVarintBytes];
-  std::uint8_t* end = put_varint(bytes, header.type);
-  end = put_varint(end, header.codec);
-  end = put_varint(end, header.flags);
-  end = put_varint(end, header.header_bytes + header.payload_bytes);
-  end = put_varint(end, header.count);
+  std::uint8_t* end = put_varint(bytes, chunk.type);
+  end = put_varint(end, chunk.codec);
+  end = put_varint(end, chunk.flags);
+  end = put_varint(end, chunk.stored_bytes);
+  end = put_varint(end, chunk.count);
   end = put_varint(end, zigzag(first_time - last_time_ns_));
   end = put_varint(end, last_time - first_time);
   bytes_.insert(bytes_.end(), bytes, end);

@@ -18,7 +18,7 @@ namespace gpumemtrace {
 // Builds the index as chunks are written; a few bytes for each.
 class ChunkIndexEncoder {
  public:
-  void append(const ChunkHeader& header);
+  void append(const ChunkInfo& chunk);
   const std::vector<std::uint8_t>& bytes() const noexcept { return bytes_; }
 
  private:

@@ -4,29 +4,30 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
 #include <system_error>
 
+#include "trace/descriptor.h"
+
 namespace gpumemtrace {
-namespace {
-
-// Never 0, 1 or 2: where a program was started with one of them closed, and took its place here,
-// whatever it prints would land in the trace.
-int above_standard_streams(int descriptor) noexcept {
-  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
-  const int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  const int error = errno;
-  ::close(descriptor);
-  errno = error;
-  return moved;
-}
-
-}  // namespace
-
 Sink::~Sink() = default;
 
 bool Sink::fail(int error_number) noexcept {
   if (error_number_ == 0) error_number_ = error_number;
   return false;
+}
+
+BufferSink::~BufferSink() = default;
+
+bool BufferSink::write(const void* data, std::size_t size_bytes) noexcept {
+  if (error_number() != 0) return false;
+  const auto* begin = static_cast<const std::uint8_t*>(data);
+  try {
+    bytes_.insert(bytes_.end(), begin, begin + size_bytes);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
+  }
+  return true;
 }
 
 FileSink::FileSink(const std::string& path, bool overwrite)

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "trace/export.h"
 
 namespace gpumemtrace {
 
 // All bytes or an error: after the first `false` the sink is dead and stays so. One thread at a
-// time. (Tests have twins in tests/native/sinks.h: one in memory, one that fails on purpose.)
+// time. (Tests have twins in tests/native/sinks.h: one that counts writes, one that fails on purpose.)
 class GPUMEMTRACE_API Sink {
  public:
   Sink() = default;
@@ -28,6 +30,19 @@ class GPUMEMTRACE_API Sink {
 
  private:
   int error_number_ = 0;
+};
+
+// Bytes go to a vector, which must outlive the sink. Fails with ENOMEM.
+class GPUMEMTRACE_API BufferSink final : public Sink {
+ public:
+  explicit BufferSink(std::vector<std::uint8_t>& bytes) : bytes_(bytes) {}
+  ~BufferSink() override;
+
+  bool write(const void* data, std::size_t size_bytes) noexcept override;
+  bool close() noexcept override { return error_number() == 0; }
+
+ private:
+  std::vector<std::uint8_t>& bytes_;
 };
 
 // A file of its own. Made with the user's umask; never through a symbolic link; never in place of

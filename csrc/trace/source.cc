@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <system_error>
+#include <utility>
 
 namespace gpumemtrace {
 
@@ -43,6 +45,30 @@ std::size_t FileSource::read(std::uint64_t offset, void* out, std::size_t size_b
     done += static_cast<std::size_t>(got);
   }
   return done;
+}
+
+SourceWithTail::SourceWithTail(std::unique_ptr<Source> front, std::uint64_t offset,
+                               std::vector<std::uint8_t> tail)
+    : front_(std::move(front)),
+      offset_(std::min(offset, front_->size_bytes())),
+      tail_(std::move(tail)) {}
+
+SourceWithTail::~SourceWithTail() = default;
+
+std::size_t SourceWithTail::read(std::uint64_t offset, void* out, std::size_t size_bytes) const {
+  std::size_t done = 0;
+  if (offset < offset_) {
+    const auto wanted =
+        static_cast<std::size_t>(std::min<std::uint64_t>(size_bytes, offset_ - offset));
+    done = front_->read(offset, out, wanted);
+    if (done < wanted) return done;
+  }
+  const std::uint64_t at = offset + done - offset_;
+  if (done == size_bytes || at >= tail_.size()) return done;
+  const auto more =
+      static_cast<std::size_t>(std::min<std::uint64_t>(size_bytes - done, tail_.size() - at));
+  std::memcpy(static_cast<char*>(out) + done, tail_.data() + at, more);
+  return done + more;
 }
 
 }  // namespace gpumemtrace

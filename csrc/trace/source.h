@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "trace/export.h"
 
@@ -37,6 +39,22 @@ class GPUMEMTRACE_API FileSource final : public Source {
  private:
   int descriptor_;
   std::uint64_t size_bytes_ = 0;
+};
+
+// Another source up to `offset`, then `tail`: a file as it would be if the tail could be written.
+class GPUMEMTRACE_API SourceWithTail final : public Source {
+ public:
+  SourceWithTail(std::unique_ptr<Source> front, std::uint64_t offset,
+                 std::vector<std::uint8_t> tail);
+  ~SourceWithTail() override;
+
+  std::uint64_t size_bytes() const noexcept override { return offset_ + tail_.size(); }
+  std::size_t read(std::uint64_t offset, void* out, std::size_t size_bytes) const override;
+
+ private:
+  std::unique_ptr<Source> front_;
+  std::uint64_t offset_;
+  std::vector<std::uint8_t> tail_;
 };
 
 }  // namespace gpumemtrace

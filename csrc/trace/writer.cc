@@ -32,6 +32,26 @@ std::uint64_t random_trace_id() noexcept {
 
 Writer::Writer(std::unique_ptr<Sink> sink, WriterOptions options)
     : sink_(std::move(sink)), options_(options) {
+  check_options();
+  Preamble preamble{{}, kVersionMajor, kVersionMinor, 0};
+  std::memcpy(preamble.magic, kFileMagic, sizeof kFileMagic);
+  preamble.crc = crc32c(&preamble, offsetof(Preamble, crc));
+  write(&preamble, sizeof preamble);  // first of all: a process killed here leaves a trace
+  prepare();
+}
+
+Writer::Writer(std::unique_ptr<Sink> sink, WriterOptions options, const WrittenBefore& before)
+    : sink_(std::move(sink)),
+      options_(options),
+      chunks_written_(before.next_chunk_number),
+      events_written_(before.events),
+      bytes_written_(before.bytes) {
+  check_options();
+  prepare();
+  for (const ChunkInfo& chunk : before.chunks) index_.append(chunk);
+}
+
+void Writer::check_options() {
   if (options_.time_resolution_ns < 1 || options_.time_resolution_ns > INT64_MAX) {
     throw std::invalid_argument("time_resolution_ns must be 1 or more");
   }
@@ -41,21 +61,19 @@ Writer::Writer(std::unique_ptr<Sink> sink, WriterOptions options)
   if (options_.events_per_keyframe < 1) {
     throw std::invalid_argument("events_per_keyframe must be 1 or more");
   }
-  switch (options_.codec) {
-    case Codec::kColumns:
-      break;
-    case Codec::kHistory:
-      history_encoder_ = std::make_unique<HistoryEncoder>();
-      break;
-    default:
-      throw std::invalid_argument("events are written in codec 1 or 2");
+  if (options_.codec != Codec::kColumns && options_.codec != Codec::kHistory) {
+    throw std::invalid_argument("events are written in codec 1 or 2");
   }
   if (options_.trace_id == 0) options_.trace_id = random_trace_id();
-  buffer_.reserve(options_.events_per_chunk);
-  Preamble preamble{{}, kVersionMajor, kVersionMinor, 0};
-  std::memcpy(preamble.magic, kFileMagic, sizeof kFileMagic);
-  preamble.crc = crc32c(&preamble, offsetof(Preamble, crc));
-  write(&preamble, sizeof preamble);
+}
+
+void Writer::prepare() {
+  if (options_.codec == Codec::kHistory) history_encoder_ = std::make_unique<HistoryEncoder>();
+  stage_ = options_.stage;
+  if (stage_ == nullptr) {
+    own_stage_ = std::make_unique_for_overwrite<Event[]>(options_.events_per_chunk);
+    stage_ = own_stage_.get();
+  }
 }
 
 Writer::~Writer() = default;
@@ -93,7 +111,7 @@ bool Writer::end_chunk(ChunkHeader header) {
   header.payload_crc = crc32c(chunk_.data() + sizeof(ChunkHeader), header.payload_bytes);
   header.header_crc = crc32c(&header, offsetof(ChunkHeader, header_crc));
   std::memcpy(chunk_.data(), &header, sizeof header);
-  index_.append(header);
+  index_.append(describe(header, bytes_written_));
   if (!write(chunk_.data(), chunk_.size())) return false;
   ++chunks_written_;
   return true;
@@ -123,28 +141,28 @@ bool Writer::write_names(const char* json, std::size_t size_bytes) noexcept {
 bool Writer::append(const Event* events, std::size_t count) noexcept {
   if (closed_) return fail("the trace is closed", 0);
   while (count != 0 && ok()) {
-    const std::size_t room = options_.events_per_chunk - buffer_.size();
-    const std::size_t taken = std::min(count, room);
-    buffer_.insert(buffer_.end(), events, events + taken);  // within the reserved capacity
+    if (room() == 0 && !flush()) break;
+    const std::size_t taken = std::min(count, room());
+    std::copy_n(events, taken, stage_ + staged_);
+    staged_ += taken;
     events += taken;
     count -= taken;
-    if (buffer_.size() == options_.events_per_chunk) flush();
   }
   return ok();
 }
 
 bool Writer::flush() noexcept {
   if (closed_ && ok()) return fail("the trace is closed", 0);
-  if (!ok() || buffer_.empty()) return ok();
+  if (!ok() || staged_ == 0) return ok();
   const auto resolution = static_cast<std::int64_t>(options_.time_resolution_ns);
   ChunkHeader header{};
   header.type = static_cast<std::uint16_t>(ChunkType::kEvents);
   header.codec = static_cast<std::uint16_t>(options_.codec);
-  header.count = buffer_.size();
+  header.count = staged_;
   header.first_time_ns = INT64_MAX;
   header.last_time_ns = INT64_MIN;
-  for (const Event& event : buffer_) {
-    const auto time_ns = static_cast<std::int64_t>(event.time);
+  for (std::size_t i = 0; i < staged_; ++i) {
+    const auto time_ns = static_cast<std::int64_t>(stage_[i].time);
     header.first_time_ns = std::min(header.first_time_ns, time_ns);
     header.last_time_ns = std::max(header.last_time_ns, time_ns);
   }
@@ -157,14 +175,14 @@ bool Writer::flush() noexcept {
   } catch (const std::bad_alloc&) {
     return fail("out of memory", ENOMEM);
   }
-  events_written_ += buffer_.size();
-  buffer_.clear();
+  events_written_ += staged_;
+  staged_ = 0;
   return true;
 }
 
 std::uint32_t Writer::encode_events() {
   if (options_.codec == Codec::kColumns) {
-    encoder_.encode(buffer_.data(), buffer_.size(), options_.time_resolution_ns, chunk_);
+    encoder_.encode(stage_, staged_, options_.time_resolution_ns, chunk_);
     return kKeyframe;
   }
   const bool keyframe =
@@ -173,8 +191,8 @@ std::uint32_t Writer::encode_events() {
     history_encoder_->reset();
     events_since_keyframe_ = 0;
   }
-  history_encoder_->encode(buffer_.data(), buffer_.size(), options_.time_resolution_ns, chunk_);
-  events_since_keyframe_ += buffer_.size();
+  history_encoder_->encode(stage_, staged_, options_.time_resolution_ns, chunk_);
+  events_since_keyframe_ += staged_;
   return keyframe ? kKeyframe : 0U;
 }
 

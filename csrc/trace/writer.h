@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trace/chunk.h"
 #include "trace/chunk_index.h"
 #include "trace/encoder.h"
 #include "trace/event.h"
@@ -25,6 +26,17 @@ struct WriterOptions {
   // Codec 2: reading can start in such distances, and a damaged chunk takes with it what follows up
   // to the next such place. Shorter is larger. >= 1.
   std::uint64_t events_per_keyframe = std::uint64_t{1} << 20;
+  // Where events wait for their chunk, room for events_per_chunk of them; nullptr: in memory of the
+  // writer's own. Must outlive it.
+  Event* stage = nullptr;
+};
+
+// What stands in a file that another writer began.
+struct WrittenBefore {
+  std::vector<ChunkInfo> chunks;  // for the index
+  std::uint64_t next_chunk_number = 0;
+  std::uint64_t events = 0;  // = sequence number of the next one
+  std::uint64_t bytes = 0;   // where the next chunk will stand
 };
 
 // One thread at a time. After construction nothing throws: each call returns false from the first
@@ -34,6 +46,8 @@ class GPUMEMTRACE_API Writer {
  public:
   // Writes the preamble. Throws std::invalid_argument for options out of range.
   Writer(std::unique_ptr<Sink> sink, WriterOptions options);
+  // Goes on with a file, whose trace id options give. Writes no preamble.
+  Writer(std::unique_ptr<Sink> sink, WriterOptions options, const WrittenBefore& before);
   // Without close() before it the file stays as a killed process would leave it.
   ~Writer();
   Writer(const Writer&) = delete;
@@ -45,8 +59,8 @@ class GPUMEMTRACE_API Writer {
   //  "threads": [[index, os_tid, "name"], ...], and the tables of sites: docs/file-format.md};
   // readers join successive ones.
   bool write_names(const char* json, std::size_t size_bytes) noexcept;
-  // Events in order, `time` in ns since the trace began (as signed). Full chunks go out by
-  // themselves; the rest waits for flush() or close().
+  // Events in order, `time` in ns since the trace began (as signed). They wait in the stage: a full
+  // one goes out when more come, the rest with flush() or close(), and before any JSON.
   bool append(const Event* events, std::size_t count) noexcept;
   bool flush() noexcept;
   // Flush, footer (chunk index + a JSON object), trailer. Idempotent.
@@ -59,8 +73,14 @@ class GPUMEMTRACE_API Writer {
   std::uint64_t bytes_written() const noexcept { return bytes_written_; }
   // Events in chunks that the sink took; those still waiting are not counted.
   std::uint64_t events_written() const noexcept { return events_written_; }
+  // Events in the stage, and how many more append() takes without writing.
+  std::size_t staged() const noexcept { return staged_; }
+  std::size_t room() const noexcept { return options_.events_per_chunk - staged_; }
+  std::uint64_t trace_id() const noexcept { return options_.trace_id; }
 
  private:
+  void check_options();
+  void prepare();  // memory
   bool ok() const noexcept { return error_[0] == '\0'; }
   bool fail(const char* error, int error_number) noexcept;
   bool write_json(ChunkType type, const char* json, std::size_t size_bytes) noexcept;
@@ -68,7 +88,7 @@ class GPUMEMTRACE_API Writer {
   void begin_chunk();
   // Completes the header of chunk_ (sizes, number, checksums), enters it in the index, writes it.
   bool end_chunk(ChunkHeader header);
-  // Appends the payload of buffer_ to chunk_; returns its flags.
+  // Appends the payload of the stage to chunk_; returns its flags.
   std::uint32_t encode_events();
   bool write(const void* data, std::size_t size_bytes) noexcept;
 
@@ -77,7 +97,9 @@ class GPUMEMTRACE_API Writer {
   Encoder encoder_;                                  // codec 1
   std::unique_ptr<HistoryEncoder> history_encoder_;  // codec 2
   std::uint64_t events_since_keyframe_ = 0;
-  std::vector<Event> buffer_;
+  std::unique_ptr<Event[]> own_stage_;
+  Event* stage_ = nullptr;
+  std::size_t staged_ = 0;
   std::vector<std::uint8_t> chunk_;
   ChunkIndexEncoder index_;
   std::uint64_t chunks_written_ = 0;

@@ -14,12 +14,13 @@ from gpumemtrace.trace_data import TraceData
 __all__ = ["CheckResult", "Diagnostic", "check_trace", "judge"]
 
 # Exit status by verdict: a contract, scripts rely on it.
-EXIT_STATUS = {"good": 0, "empty": 3, "truncated": 4, "corrupt": 5}
+EXIT_STATUS = {"good": 0, "empty": 3, "truncated": 4, "recovered": 4, "corrupt": 5}
 
 # What is wrong with a file whose readable part is nevertheless whole: it ends too early.
-_TRUNCATED = {"truncated", "not_closed", "damaged_index"}
-# A newer writer's additions, which this reader may skip.
-_HARMLESS = {"unknown_chunk"}
+_TRUNCATED = {"truncated", "not_closed", "not_recovered", "damaged_index"}
+# A newer writer's additions, which this reader may skip; that a killed writer's last events were
+# found again.
+_HARMLESS = {"unknown_chunk", "recovered"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Diagnostic:
 @dataclass(frozen=True)
 class CheckResult:
     """``verdict``: ``good``, ``empty`` (no alloc in it), ``truncated`` (ends early; what was
-    recovered is sound) or ``corrupt`` (bytes are damaged, or events contradict each other).
+    recovered is sound), ``recovered`` (its process was killed; all that it had recorded is there)
+    or ``corrupt`` (bytes are damaged, or events contradict each other).
 
     ``counts``: anomaly -> how many; ``diagnostics`` names the first of each kind.
     ``live_blocks``: blocks in use at the end. ``unseen_allocs``: frees of blocks whose alloc was
@@ -55,7 +57,7 @@ class CheckResult:
 
     @property
     def exit_status(self) -> int:
-        """0 good, 3 empty, 4 truncated, 5 corrupt."""
+        """0 good, 3 empty, 4 truncated or recovered, 5 corrupt."""
         return EXIT_STATUS[self.verdict]
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,6 +88,8 @@ def judge(trace: TraceData, stream: LineStream) -> CheckResult:
         verdict = "corrupt"
     elif counts[Kind.ALLOC] == 0:
         verdict = "empty"
+    elif "recovered" in trace.footer and not kinds:
+        verdict = "recovered"
     elif kinds or not trace.complete:
         verdict = "truncated"
     else:

@@ -11,6 +11,7 @@ from gpumemtrace.analysis.peaks import Peak
 from gpumemtrace.records import Records
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.trace_file import Problem
 from gpumemtrace.units import format_bytes, format_count
 
 __all__ = [
@@ -156,15 +157,21 @@ def describe_out_of_memory(found: OutOfMemory) -> str:
 
 def describe_damage(trace: TraceData) -> str | None:
     """Return what is missing in a trace, in words, so that no figure seems surer than it is."""
-    problems = [problem for problem in trace.problems if problem.kind != "not_closed"]
-    parts = [f"{problem.message} (at byte {problem.offset:,})" for problem in problems[:1]]
+    told_otherwise = ("not_closed", "recovered")
+    problems = [problem for problem in trace.problems if problem.kind not in told_otherwise]
+    parts = [_with_place(problem) for problem in problems[:1]]
     if len(problems) > 1:
         parts.append(f"{len(problems) - 1:,} more like it")
     if trace.dropped_events:
         parts.append(_lost(trace.dropped_events))
-    if not parts and not trace.complete:
+    if not parts and not trace.complete and "recovered" not in trace.footer:
         parts.append("it was not closed: its writer was killed, or is still writing")
     return "; ".join(parts) if parts else None
+
+
+def _with_place(problem: Problem) -> str:
+    at = f" (at byte {problem.offset:,})" if problem.offset >= 0 else ""
+    return f"{problem.message}{at}"
 
 
 def describe_losses(dropped_events: int) -> str:

@@ -20,7 +20,8 @@ _EPILOG = """\
 exit status:
   0  good: whole, at least one allocation, every free has its allocation, steps in order
   3  empty: no allocation was recorded
-  4  truncated: it ends early (the process was killed, the disk was full); what is there is sound
+  4  truncated: it ends early (the disk was full, the process was killed); what is there is sound
+     recovered: the process was killed; what it had not written yet was found in shared memory
   5  corrupt: bytes are damaged, events contradict each other, or the file is no trace
 
 examples:

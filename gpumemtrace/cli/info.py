@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _EPILOG = """\
-The exit status is that of `gpumemtrace check`: 0 good, 3 empty, 4 truncated, 5 corrupt.
+The exit status is that of `gpumemtrace check`: 0 good, 3 empty, 4 truncated or
+recovered, 5 corrupt.
 
 examples:
   gpumemtrace info train.gmt

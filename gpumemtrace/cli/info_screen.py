@@ -22,7 +22,7 @@ def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
     end = f"closed ({facts['end'] or 'by its writer'})"
     lines = [
         ("file", f"{facts['path']}, format {facts['format_version']}, {facts['verdict']}"),
-        ("end", end if facts["complete"] else "ended without clean close"),
+        ("end", end if facts["complete"] else _sudden_end(facts)),
         (
             "events",
             f"{facts['events']:,} in {format_count(facts['steps'], 'step')} and "
@@ -53,3 +53,8 @@ def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
         lines.append(("simulated", f"{name}: there was no GPU"))
     lines += [("problem", problem) for problem in facts["problems"]]
     return lines
+
+
+def _sudden_end(facts: Mapping[str, Any]) -> str:
+    recovered = "; what it had not written was recovered" if facts["end"] == "recovered" else ""
+    return f"ended without clean close{recovered}"

@@ -88,7 +88,7 @@ def _what_is_missing(summary: Summary) -> list[str]:
     lines = []
     if summary.dropped_events:
         lines.append(f"{describe_losses(summary.dropped_events)}.")
-    if not summary.complete:
+    if not summary.complete and summary.check.verdict != "recovered":
         lines.append("The trace ended without clean close: what came last may be missing.")
     return lines + explain(summary.check, without=("not_closed",))
 

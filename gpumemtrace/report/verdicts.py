@@ -158,6 +158,8 @@ def _of_recording(results: Results) -> Iterator[Verdict]:
         yield Verdict("good", "No event was lost.", "losses")
     if summary.check.verdict == "corrupt":
         yield Verdict("bad", "The file is damaged, or events contradict each other.", "losses")
+    elif summary.check.verdict == "recovered":
+        yield Verdict("good", "The process was killed; all that it had recorded is here.", "losses")
     elif not summary.complete:
         yield Verdict(
             "warning",

@@ -312,19 +312,6 @@ TEST_CASE("of the events before a lazy file the latest 65,536 are kept, the rest
   CHECK(trace.events[1].size == 70'000 - 65'536);
 }
 
-TEST_CASE("what late producers of an earlier session left belongs to nobody") {
-  Bench bench;
-  bench.start().finish("{}");
-  for (std::uint64_t i = 0; i < 5; ++i) REQUIRE(bench.push(Kind::kAlloc, 1000 + i, 512));
-  bench.bytes.clear();
-  Drain& second = bench.start();
-  for (std::uint64_t i = 0; i < 3; ++i) REQUIRE(bench.push(Kind::kAlloc, i, 512));
-  second.finish("{}");
-  const ReadBack trace = read_back(bench.bytes);
-  REQUIRE(trace.events.size() == 3);
-  CHECK(trace.events[0].address == 0);
-}
-
 TEST_CASE("metadata goes out when it is new: what was added, and what the source says") {
   Bench bench;
   static std::string said;

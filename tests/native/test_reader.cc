@@ -184,7 +184,7 @@ TEST_CASE("what is no trace, or of a newer major version, is refused by name") {
     FAIL("no error");
   } catch (const FormatError& error) {
     CHECK(error.kind() == FormatErrorKind::kNewerVersion);
-    CHECK(std::string(error.what()) == "format version 2.1; this reader knows version 1");
+    CHECK(std::string(error.what()) == "format version 2.2; this reader knows version 1");
   }
 }
 

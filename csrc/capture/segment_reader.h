@@ -1,0 +1,38 @@
+// What a segment says that its process has left, taken as bytes that anybody may have written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "capture/segment_layout.h"
+#include "trace/event.h"
+
+namespace gpumemtrace::capture {
+
+// The bytes can't be a segment, or are one of another version. The message says why.
+class SegmentError final : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What was not in the file, as the segment has it.
+struct LeftBehind {
+  std::uint64_t first_sequence = 0;  // number of the first event
+  std::vector<Event> events;         // in order, times in ns since the trace began
+  std::string names_json;            // for Writer::write_names; empty = none
+  std::uint64_t names_left_out = 0;  // for which there was no room
+};
+
+// Reads from the descriptor of a file of `size_bytes`. Throws SegmentError, std::system_error.
+SegmentHeader read_segment_header(int descriptor, std::uint64_t size_bytes);
+
+// When the last event was taken from its ring, on CLOCK_MONOTONIC.
+std::uint64_t last_activity_ns(int descriptor, const SegmentHeader& header);
+
+// Of a segment whose process has ended; `header` comes from read_segment_header().
+LeftBehind read_segment(int descriptor, const SegmentHeader& header);
+
+}  // namespace gpumemtrace::capture
