@@ -60,7 +60,8 @@ class Recording:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
         self._files = 0
-        self._session: Any = None
+        # Before there is memory in use: later sessions may begin at any time.
+        self._session: Any = gpumemtrace.install(self._folder / "first.gmt")
 
     def switch(self, mode: str | None) -> None:
         """End what goes on and begin ``mode``; None: nothing more."""
