@@ -1,4 +1,4 @@
-"""What a run allocates, by size and phase: how many times, and in how many steps."""
+"""What a run allocates, by size, phase and owner: how many times, and in how many steps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace.analysis.lines import Lines
+from gpumemtrace.analysis.owners import keys_of_sites
 from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
@@ -17,15 +18,20 @@ __all__ = ["AllocationGroup", "AllocationGroupFinder", "GroupUse"]
 
 # Groups are kept in one table until it has so many rows; then it is added up.
 _MOST_ROWS = 1 << 20
+_KEYS = 4
 
 
 @dataclass(frozen=True, order=True)
 class AllocationGroup:
-    """Allocations of one requested size in one phase (None: outside of any) on one device."""
+    """Allocations of one requested size in one phase (None: outside of any) on one device.
+
+    ``owner``: the module or line that made them; None where it was not asked for.
+    """
 
     device: int
     phase: str | None
     size_bytes: int
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -39,15 +45,21 @@ class GroupUse:
 class AllocationGroupFinder:
     """Counts the allocations of each group, and the steps that have one, in the shared pass."""
 
-    def __init__(self, trace: TraceData) -> None:
-        """Prepare for one pass over ``trace``."""
+    def __init__(self, trace: TraceData, *, by: str | None = None) -> None:
+        """Prepare for one pass over ``trace``; ``by``: one of `OWNERS` tells owners apart too."""
         self._phase_names = trace.phase_names
-        # Device, phase, size; count, steps.
+        self._sites = trace.sites
+        # Of each site number the place of its owner among the names.
+        self._owner_of: npt.NDArray[np.int64] | None = None
+        self._owner_names: tuple[str, ...] = ()
+        if by is not None:
+            self._owner_of, self._owner_names = keys_of_sites(trace.sites, by)
+        # Device, phase, owner (-1 where it is not asked for), size; count, steps.
         self._tables: list[npt.NDArray[np.int64]] = []
         self._rows = 0
         # The step in which the last batch ended, and its groups so far.
         self._step = -1
-        self._in_step: set[tuple[int, int, int]] = set()
+        self._in_step: set[tuple[int, ...]] = set()
 
     def begin(self, initial: Mapping[int, Mapping[str, int]]) -> None:
         """Take the lines as they are before the first record: they don't matter here."""
@@ -58,32 +70,40 @@ class AllocationGroupFinder:
         if not len(rows):
             return
         columns = [batch.raw["device"], batch.phase, batch.raw["size_bytes"], batch.step]
+        device, phase, size, step = (column[rows].astype(np.int64) for column in columns)
         ones = np.ones(len(rows), np.int64)
-        table = np.column_stack([*(column[rows].astype(np.int64) for column in columns), ones])
-        last = int(table[-1, 3])
-        in_steps = _summed(table, keys=4)
+        owner = -ones
+        if self._owner_of is not None:
+            owner = self._owner_of[self._sites.clipped(batch.raw["site"][rows])]
+        table = np.column_stack([device, phase, owner, size, step, ones])
+        last = int(step[-1])
+        in_steps = _summed(table, keys=_KEYS + 1)
+        group, of_step = in_steps[:, :_KEYS], in_steps[:, _KEYS]
         steps = np.ones(len(in_steps), np.int64)
         # A step that began in an earlier batch has some of its groups already.
-        for row in np.flatnonzero(in_steps[:, 3] == self._step).tolist():
-            steps[row] = tuple(in_steps[row, :3].tolist()) not in self._in_step
+        for row in np.flatnonzero(of_step == self._step).tolist():
+            steps[row] = tuple(group[row].tolist()) not in self._in_step
         if last != self._step:
             self._step, self._in_step = last, set()
-        self._in_step |= {tuple(key) for key in in_steps[in_steps[:, 3] == last, :3].tolist()}
-        self._add(np.column_stack([in_steps[:, :3], in_steps[:, 4], steps]))
+        self._in_step |= {tuple(key) for key in group[of_step == last].tolist()}
+        self._add(np.column_stack([group, in_steps[:, _KEYS + 1], steps]))
 
     def finish(self) -> dict[AllocationGroup, GroupUse]:
         """Return how each group is used."""
         self._sum_up()
         return {
             AllocationGroup(
-                device, self._phase_names[phase] if phase >= 0 else None, size
+                device,
+                self._phase_names[phase] if phase >= 0 else None,
+                size,
+                self._owner_names[owner] if owner >= 0 else None,
             ): GroupUse(count, steps)
             for table in self._tables
-            for device, phase, size, count, steps in table.tolist()
+            for device, phase, owner, size, count, steps in table.tolist()
         }
 
     def _add(self, table: npt.NDArray[np.int64]) -> None:
-        table = _summed(table, keys=3)
+        table = _summed(table, keys=_KEYS)
         self._tables.append(table)
         self._rows += len(table)
         if self._rows > _MOST_ROWS and len(self._tables) > 1:

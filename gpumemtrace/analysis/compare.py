@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.endings import OutOfMemory, find_out_of_memory
 from gpumemtrace.analysis.group_differences import GroupDifference, compare_groups
 from gpumemtrace.analysis.lines import LINES
+from gpumemtrace.analysis.owners import OWNERS
 from gpumemtrace.analysis.phases import PhaseUse
 from gpumemtrace.analysis.summary import DeviceSummary, Summary
 from gpumemtrace.trace_data import TraceData
 
 __all__ = [
+    "COMPARED_BY",
     "Comparison",
     "DeviceComparison",
     "Difference",
@@ -31,6 +33,8 @@ __all__ = [
     "RecordDifference",
     "compare_traces",
 ]
+
+COMPARED_BY = ("category", "phase", *OWNERS)
 
 # What of the run record makes two runs different, not merely another time or place.
 _RECORD_KEYS = (
@@ -110,10 +114,11 @@ class DeviceComparison:
     """One device.
 
     ``peaks``: line name -> bytes; ``step_peak_bytes``: allocated, median over steps;
-    ``category_bytes``: category -> bytes at the peak; ``growth``: bytes per step;
-    ``phases``: in the order of B, then those only in A; ``groups``: what a step allocates more or
-    less, the largest change in bytes first; ``out_of_memory``: of A and of B, None where every
-    request was served.
+    ``category_bytes``: category -> bytes at the peak; ``by``: how the peak is grouped beyond that;
+    ``group_bytes``: group -> bytes at the peak, which add up to it on both sides; ``growth``: bytes
+    per step; ``phases``: in the order of B, then those only in A; ``groups``: what a step allocates
+    more or less, the largest change in bytes first; ``out_of_memory``: of A and of B, None where
+    every request was served.
     """
 
     device: int
@@ -124,6 +129,8 @@ class DeviceComparison:
     phases: tuple[PhaseDifference, ...]
     groups: tuple[GroupDifference, ...]
     out_of_memory: tuple[OutOfMemory | None, OutOfMemory | None] = (None, None)
+    by: str | None = None
+    group_bytes: dict[str, Difference] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values."""
@@ -132,6 +139,12 @@ class DeviceComparison:
             "peak_bytes": {name: peak.to_dict() for name, peak in self.peaks.items()},
             "step_peak_bytes": self.step_peak_bytes.to_dict(),
             "categories_at_peak": {n: d.to_dict() for n, d in self.category_bytes.items()},
+            "at_peak_by": None
+            if self.by is None
+            else {
+                "by": self.by,
+                "groups": {name: size.to_dict() for name, size in self.group_bytes.items()},
+            },
             "growth_bytes_per_step": self.growth.to_dict(),
             "phases": [phase.to_dict() for phase in self.phases],
             "groups": [group.to_dict() for group in self.groups],
@@ -179,13 +192,26 @@ class _Side:
     groups: dict[AllocationGroup, GroupUse]
     devices: dict[int, DeviceAnswers]
 
+    def peak_groups(self, device: int, by: str) -> dict[str, int] | None:
+        """Bytes at the peak by group; None if the device is not there."""
+        if device not in self.devices:
+            return None
+        groups = self.devices[device].peak_live_set(self.trace).group_by(by)
+        return {group.name: group.size_bytes for group in groups}
+
     def out_of_memory(self, device: int) -> OutOfMemory | None:
         return find_out_of_memory(self.trace, device)
 
 
-def compare_traces(a: TraceData, b: TraceData) -> Comparison:
-    """Compare two traces, or two slices (``trace.slice(steps=…)``), in two passes over each."""
-    first, second = _read(a), _read(b)
+def compare_traces(a: TraceData, b: TraceData, *, by: str | None = None) -> Comparison:
+    """Compare two traces, or two slices (``trace.slice(steps=…)``), in two passes over each.
+
+    ``by``: one of `COMPARED_BY`: what is in use at the peaks by this too; by module or site also
+    what a step allocates. That takes another pass. Raises `ValueError` for another.
+    """
+    if by is not None and by not in COMPARED_BY:
+        raise ValueError(f"by must be one of {', '.join(COMPARED_BY)}, not {by!r}")
+    first, second = _read(a, by), _read(b, by)
     numbers = sorted(first.devices.keys() | second.devices.keys())
     no_times = _why_no_times(first.summary, second.summary)
     return Comparison(
@@ -195,7 +221,7 @@ def compare_traces(a: TraceData, b: TraceData) -> Comparison:
         step_time_s=None if no_times else Difference(first.step_time_s, second.step_time_s),
         no_times=no_times,
         devices=tuple(
-            _compare_device(number, first, second, times_count=no_times is None)
+            _compare_device(number, first, second, by, times_count=no_times is None)
             for number in numbers
         ),
         record=_compare_records(first.summary.run_record, second.summary.run_record),
@@ -211,8 +237,8 @@ def _why_no_times(a: Summary, b: Summary) -> str | None:
     return f"{which} simulated, and simulated times are a CPU's, not a GPU's"
 
 
-def _read(trace: TraceData) -> _Side:
-    groups = AllocationGroupFinder(trace)
+def _read(trace: TraceData, by: str | None) -> _Side:
+    groups = AllocationGroupFinder(trace, by=by if by in OWNERS else None)
     answers = find_answers(trace, groups)
     steps = trace.steps
     durations = steps.end_ns - steps.start_ns
@@ -226,7 +252,9 @@ def _read(trace: TraceData) -> _Side:
     )
 
 
-def _compare_device(number: int, a: _Side, b: _Side, *, times_count: bool) -> DeviceComparison:
+def _compare_device(
+    number: int, a: _Side, b: _Side, by: str | None, *, times_count: bool
+) -> DeviceComparison:
     all_a, all_b = a.devices.get(number), b.devices.get(number)
     of_a = None if all_a is None else all_a.summary
     of_b = None if all_b is None else all_b.summary
@@ -239,7 +267,27 @@ def _compare_device(number: int, a: _Side, b: _Side, *, times_count: bool) -> De
         phases=_compare_phases(of_a, of_b, times_count=times_count),
         groups=compare_groups(number, a.groups, b.groups, a_steps=a.steps, b_steps=b.steps),
         out_of_memory=(a.out_of_memory(number), b.out_of_memory(number)),
+        by=by,
+        group_bytes={} if by is None else _compare_peak_groups(number, a, b, by),
     )
+
+
+def _compare_peak_groups(number: int, a: _Side, b: _Side, by: str) -> dict[str, Difference]:
+    """By group what is in use at the peak of each, the largest change first."""
+    of_a, of_b = a.peak_groups(number, by), b.peak_groups(number, by)
+    names = (of_a or {}) | (of_b or {})
+    found = [
+        (
+            name,
+            Difference(
+                None if of_a is None else of_a.get(name, 0),
+                None if of_b is None else of_b.get(name, 0),
+            ),
+        )
+        for name in names
+    ]
+    found.sort(key=lambda one: (-abs(one[1].change or 0), -max(one[1].a or 0, one[1].b or 0)))
+    return dict(found)
 
 
 def _peak(device: DeviceSummary | None, line: str) -> int | None:

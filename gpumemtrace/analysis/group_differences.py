@@ -15,6 +15,8 @@ _OCCASIONAL = 0.5
 # So many such sizes between two powers of two are told one by one.
 _FEW_SIZES = 4
 _UNUSED = GroupUse(0, 0)
+_Where = tuple[str | None, str | None]
+"""Phase and owner."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class GroupDifference:
 
     ``size_bytes``, ``largest_size_bytes``: the smallest and the largest of them, the same but for
     sizes that come and go with the data (batches of variable length), which are told together.
-    ``change_bytes``: the bytes that a step allocates more in B.
+    ``change_bytes``: the bytes that a step allocates more in B. ``owner``: the module or line that
+    makes them, None where it was not asked for.
     """
 
     phase: str | None
@@ -33,6 +36,7 @@ class GroupDifference:
     a_per_step: float
     b_per_step: float
     change_bytes: float
+    owner: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values."""
@@ -59,31 +63,37 @@ def compare_groups(
     ``a``, ``b``: how each group is used, in so many completed steps.
     """
     steps_a, steps_b = max(a_steps, 1), max(b_steps, 1)
-    classes: dict[tuple[str | None, int], list[_Row]] = {}
-    rows_of: list[tuple[str | None, list[_Row]]] = []
+    classes: dict[tuple[_Where, int], list[_Row]] = {}
+    rows_of: list[tuple[_Where, list[_Row]]] = []
     for group in a.keys() | b.keys():
         if group.device != device:
             continue
         of_a, of_b = a.get(group, _UNUSED), b.get(group, _UNUSED)
+        where = (group.phase, group.owner)
         row = _Row(group.size_bytes, of_a.count, of_b.count)
         if max(of_a.steps / steps_a, of_b.steps / steps_b) < _OCCASIONAL:
-            key = (group.phase, max(group.size_bytes - 1, 0).bit_length())
+            key = (where, max(group.size_bytes - 1, 0).bit_length())
             classes.setdefault(key, []).append(row)
         else:
-            rows_of.append((group.phase, [row]))
-    for (phase, _), rows in classes.items():
+            rows_of.append((where, [row]))
+    for (where, _), rows in classes.items():
         few = len(rows) <= _FEW_SIZES
-        rows_of += [(phase, [row]) for row in rows] if few else [(phase, rows)]
-    found = [_difference(phase, rows, steps_a, steps_b) for phase, rows in rows_of]
+        rows_of += [(where, [row]) for row in rows] if few else [(where, rows)]
+    found = [_difference(where, rows, steps_a, steps_b) for where, rows in rows_of]
     found = [difference for difference in found if difference.change_bytes]
-    return tuple(sorted(found, key=lambda d: (-abs(d.change_bytes), d.phase or "", d.size_bytes)))
+
+    def order(d: GroupDifference) -> tuple[float, str, str, int]:
+        return (-abs(d.change_bytes), d.phase or "", d.owner or "", d.size_bytes)
+
+    return tuple(sorted(found, key=order))
 
 
-def _difference(phase: str | None, rows: list[_Row], a_steps: int, b_steps: int) -> GroupDifference:
+def _difference(where: _Where, rows: list[_Row], a_steps: int, b_steps: int) -> GroupDifference:
     a_bytes = sum(row.a_count * row.size_bytes for row in rows)
     b_bytes = sum(row.b_count * row.size_bytes for row in rows)
     return GroupDifference(
-        phase=phase,
+        phase=where[0],
+        owner=where[1],
         size_bytes=min(row.size_bytes for row in rows),
         largest_size_bytes=max(row.size_bytes for row in rows),
         sizes=len(rows),

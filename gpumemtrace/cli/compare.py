@@ -15,6 +15,7 @@ examples:
   gpumemtrace compare before.gmt after.gmt
   gpumemtrace compare run.gmt --steps-a 1:2 --steps-b 2:3       the first step against the second
   gpumemtrace compare before.gmt after.gmt --steps-a 10:50 --steps-b 10:50
+  gpumemtrace compare before.gmt after.gmt --by module
   gpumemtrace plot before.gmt after.gmt                         the same as a picture
   gpumemtrace compare --json a.gmt b.gmt | jq '.devices[0].peak_bytes.allocated'
 """
@@ -36,7 +37,13 @@ def add_parser(
         "other", type=Path, metavar="B", nargs="?", help="the second; without it, two parts of A"
     )
     add_side_steps(parser)
-    add_top(parser, what="allocations")
+    parser.add_argument(
+        "--by",
+        choices=("category", "phase", "module", "site"),
+        help="compare what the peaks are made of by this, and by module or line (site) also what a "
+        "step allocates (default: by category)",
+    )
+    add_top(parser, what="allocations, or modules or lines,")
     add_json(parser)
     add_quiet(parser)
     return parser
@@ -46,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the comparison."""
     from gpumemtrace.analysis.compare import compare_traces
     from gpumemtrace.cli.compare_screen import print_comparison
-    from gpumemtrace.cli.reading import open_sides, tell_damage
+    from gpumemtrace.cli.reading import open_sides, require_owners, tell_damage
 
     a, b = open_sides(
         args.trace,
@@ -56,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
         command="gpumemtrace compare",
         quiet=args.quiet,
     )
-    found = compare_traces(a, b)
+    for side in (a, b):
+        require_owners(side, args.by)
+    found = compare_traces(a, b, by=args.by)
     tell_damage(a, b)
     if args.json:
         print(json.dumps(found.to_dict(), indent=2))

@@ -11,7 +11,9 @@ from gpumemtrace.analysis.compare_wording import (
     describe_sizes,
 )
 from gpumemtrace.analysis.lines import LINES
+from gpumemtrace.analysis.owners import OWNERS
 from gpumemtrace.cli.console import make_console, make_table
+from gpumemtrace.cli.wording import GROUP_TITLES
 from gpumemtrace.units import format_bytes, format_count, format_duration
 
 __all__ = ["print_comparison"]
@@ -33,6 +35,7 @@ def print_comparison(found: Comparison, *, top: int) -> None:
     for device in found.devices:
         console.print(f"\n{describe_difference(found, device)}", style="bold")
         _print_figures(console, found, device)
+        _print_at_peak(console, device, top)
         _print_phases(console, device, with_times=found.no_times is None)
         _print_groups(console, device, top)
 
@@ -72,11 +75,21 @@ def _print_figures(console: Console, found: Comparison, device: DeviceComparison
     if device.growth.a or device.growth.b:
         table.add_row("growth per step", *_bytes(device.growth))
     console.print(table)
-    table = make_table(console, "", ["at the peak", "A", "B", "B - A", ""])
-    for name, size in device.category_bytes.items():
-        table.add_row(name.replace("_", " "), *_bytes(size))
-    if device.category_bytes:
+
+
+def _print_at_peak(console: Console, device: DeviceComparison, top: int) -> None:
+    """What the peaks are made of: by category, or as it was asked for."""
+    groups, by = device.group_bytes, device.by
+    if by is None:
+        groups, top = device.category_bytes, len(device.category_bytes)
+    heading = "at the peak" if by is None else f"at the peak, by {GROUP_TITLES[by]}"
+    table = make_table(console, "", [heading, "A", "B", "B - A", ""])
+    for name, size in list(groups.items())[:top]:
+        table.add_row(name if by in OWNERS else name.replace("_", " "), *_bytes(size))
+    if groups:
         console.print(table)
+    if len(groups) > top:
+        console.print(f"… showing {top} of {len(groups):,}; --top and --json show more")
 
 
 def _print_phases(console: Console, device: DeviceComparison, *, with_times: bool) -> None:
@@ -99,11 +112,10 @@ def _print_phases(console: Console, device: DeviceComparison, *, with_times: boo
 def _print_groups(console: Console, device: DeviceComparison, top: int) -> None:
     if not device.groups or top < 1:
         return
-    table = make_table(
-        console,
-        "\nAllocated more or less often",
-        ["size", "phase", "A, a step", "B, a step", "B - A"],
-    )
+    by = device.by if device.by in OWNERS else None
+    columns = ["size", "phase", "A, a step", "B, a step", "B - A"]
+    columns += [] if by is None else [GROUP_TITLES[by]]
+    table = make_table(console, "\nAllocated more or less often", columns)
     for group in device.groups[:top]:
         table.add_row(
             describe_sizes(group),
@@ -111,6 +123,7 @@ def _print_groups(console: Console, device: DeviceComparison, top: int) -> None:
             f"{group.a_per_step:,.4g}",
             f"{group.b_per_step:,.4g}",
             _signed(group.change_bytes),
+            *([] if by is None else [group.owner or ""]),
         )
     console.print(table)
     if len(device.groups) > top:
