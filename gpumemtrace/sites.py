@@ -51,6 +51,12 @@ class Frame:
         return any(name == "torch" or name.startswith("torchinductor_") for name in folders)
 
     @property
+    def is_native(self) -> bool:
+        """Whether it is a line of C++ or machine code, which only imported snapshots have."""
+        native = (".cpp", ".cc", ".cxx", ".c", ".cu", ".h", ".hpp", ".cuh", ".inc", ".S")
+        return self.file == "??" or PurePath(self.file).suffix in native or ".so" in self.file
+
+    @property
     def is_launcher(self) -> bool:
         """Whether it lies in what ran the program: ``gpumemtrace run``, ``simulate``."""
         return PurePath(self.file).parts[-3:-1] in (
@@ -146,7 +152,8 @@ class Sites:
         Of a stack with no others the innermost alone.
         """
         stack = self.stack(site)
-        return tuple(f for f in stack if not (f.is_torch or f.is_launcher)) or stack[:1]
+        own = tuple(f for f in stack if not (f.is_torch or f.is_launcher or f.is_native))
+        return own or stack[:1]
 
     def told(self, frame: Frame) -> str:
         """Return a frame as text, with as much of its path as tells its file from the others."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simgpu import result_of, run_simulated
-from snapshots import load
+from snapshots import VIEWER_OPCODES, load
 from synthetic import MIB, TraceBuilder
 
 import gpumemtrace
@@ -25,13 +25,6 @@ from gpumemtrace.export.memory_viz import write
 from gpumemtrace.export.plain_pickle import encode
 from gpumemtrace.imports.convert import import_snapshot
 from gpumemtrace.schema import Category, Kind
-
-# What the unpickler of PyTorch's viewer in the browser (MemoryViz.js) knows; protocols 2 to 4.
-VIEWER_OPCODES = """
-PROTO APPEND APPENDS BINFLOAT BINGET BININT BININT1 BININT2 BINPUT BINUNICODE DICT EMPTY_DICT
-EMPTY_LIST EMPTY_TUPLE FRAME LIST LONG1 LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE
-NONE SETITEM SETITEMS SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3
-"""
 
 _RUN = """
 import sys

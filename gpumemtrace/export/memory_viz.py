@@ -1,7 +1,8 @@
 """A memory snapshot as PyTorch writes it, for pytorch.org/memory_viz and `torch.cuda._memory_viz`.
 
-Where PyTorch has the stack of an allocation, this has one frame with its step and phase
-(``step:12:backward``), so that the viewer and its flame graphs tell those. Phases and steps are
+Where PyTorch has the stack of an allocation, this has its call stack and its module
+(``module:0:layers.3``) as far as the trace tells them, and at last a frame with its step and phase
+(``step:12:backward``), so that the viewer and its flame graphs tell all three. Phases and steps are
 ``external_annotations`` too. What a snapshot can't say is left out: threads, samples of the device,
 time in the driver.
 """
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from gpumemtrace import _core
 from gpumemtrace.export.formats import ExportOptions, Written
 from gpumemtrace.export.plain_pickle import PROTOCOL, RowTemplate, encode, memoized
+from gpumemtrace.export.site_frames import SiteFrames
 from gpumemtrace.export.snapshot_annotations import Annotations
 from gpumemtrace.export.snapshot_entries import ACTIONS, Entries, EntryStream, text_of
 from gpumemtrace.export.snapshot_segments import feed_segments, segments_of
@@ -79,6 +81,10 @@ class _Export:
         self._template = RowTemplate(_ENTRY)
         # Texts by memo number: the keys, then the phases.
         self._texts = [*_KEYS, *trace.phase_names]
+        self._site_frames = SiteFrames(trace.sites)
+        self._site_bytes = self._site_frames.encoded(len(self._texts))
+        # A row ends with the frame of its step: those of its site go before that.
+        self._step_frame_bytes = self._template.length_of(_FRAME)
         clock = trace.run_record.get("clock")
         begin = clock.get("begin_wall_ns", 0) if isinstance(clock, Mapping) else 0
         self._begin_wall_ns = begin if isinstance(begin, int) else 0
@@ -110,6 +116,7 @@ class _Export:
         own = {"format": 1, "run_record": dict(self._trace.run_record)}
         file.write(PROTOCOL + b"}(" + encode("gpumemtrace") + b"}(" + encode("texts"))
         file.write(memoized(self._texts))
+        file.write(encode("frames") + memoized(self._site_frames.all, first=len(self._texts)))
         for name, value in own.items():
             file.write(encode(name) + encode(value))
         file.write(b"u" + encode("device_traces") + b"](")
@@ -125,7 +132,7 @@ class _Export:
         file.write(b"e" + encode("segments") + b"](")
         for device in devices:
             segments, unknown = segments_of(
-                self._replay, device, self.stream, self._trace.phase_names
+                self._replay, device, self.stream, self._trace.phase_names, self._site_frames
             )
             file.write(b"".join(map(encode, segments)))
             if unknown:
@@ -170,11 +177,25 @@ class _Export:
         rare = np.flatnonzero(np.isin(c["action"], (_OOM, _ANNOTATE))).tolist()
         parts, first = [], 0
         for row in [*rare, len(rows)]:
-            parts.append(rows[first:row].tobytes())
+            parts.append(self._with_sites(rows[first:row], c["site"][first:row]))
             if row < len(rows):
                 parts.append(encode(self._rare(entries, row)))
             first = row + 1
         return parts
+
+    def _with_sites(self, rows: npt.NDArray[np.uint8], site: npt.NDArray[np.int64]) -> bytes:
+        """Return the rows as bytes, with the frames of their sites."""
+        added = self._site_bytes
+        known = np.flatnonzero((site > 0) & (site < len(added)))
+        if not len(known):
+            return rows.tobytes()
+        cut = rows.shape[1] - self._step_frame_bytes
+        parts, first = [], 0
+        for row in known.tolist():
+            parts += [rows[first:row].tobytes(), rows[row, :cut].tobytes(), added[int(site[row])]]
+            parts.append(rows[row, cut:].tobytes())
+            first = row + 1
+        return b"".join([*parts, rows[first:].tobytes()])
 
     def _rare(self, entries: Entries, row: int) -> dict[str, Any]:
         c = entries.columns

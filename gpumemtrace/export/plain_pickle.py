@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PROTOCOL", "RowTemplate", "encode", "memoized"]
+__all__ = ["PROTOCOL", "RowTemplate", "encode", "memoized", "reference_list"]
 
 PROTOCOL = b"\x80\x02"
 
@@ -46,12 +46,18 @@ def encode(value: Any) -> bytes:
     return _EMPTY_LIST + _MARK + b"".join(map(encode, value)) + _APPENDS
 
 
-def memoized(texts: Sequence[str]) -> bytes:
-    """Return the opcodes for a list of texts that are known by their place from then on."""
+def reference_list(memo_numbers: Sequence[int]) -> bytes:
+    """Return the opcodes that add what is known by these numbers to the list that is open."""
+    parts = (_LONG_BINGET + number.to_bytes(4, "little") for number in memo_numbers)
+    return _MARK + b"".join(parts) + _APPENDS
+
+
+def memoized(values: Sequence[Any], *, first: int = 0) -> bytes:
+    """Return the opcodes for a list of values that are known by numbers from ``first`` on."""
     parts = []
-    for i, text in enumerate(texts):
+    for i, value in enumerate(values, start=first):
         put = _BINPUT + bytes([i]) if i < 256 else _LONG_BINPUT + i.to_bytes(4, "little")
-        parts.append(encode(text) + put)
+        parts.append(encode(value) + put)
     return _EMPTY_LIST + _MARK + b"".join(parts) + _APPENDS
 
 
@@ -79,6 +85,10 @@ class RowTemplate:
         for name, column in columns.items():
             rows[name] = column
         return rows.view(np.uint8).reshape(len(rows), self._dtype.itemsize)
+
+    def length_of(self, shape: Mapping[int, Any]) -> int:
+        """Return how many bytes at the end of a row come from ``shape``, its last value, on."""
+        return RowTemplate(shape)._dtype.itemsize + len(_APPEND) + len(_SETITEMS)
 
     def _add(self, shape: Mapping[int, Any], path: str) -> None:
         self._pending += _EMPTY_DICT + _MARK

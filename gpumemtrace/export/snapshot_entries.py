@@ -44,7 +44,8 @@ class Entries(NamedTuple):
 
     ``columns``: ``row`` (place of the record in its batch, times `_ROOM`), ``action`` (index into
     `ACTIONS`), ``address``, ``size``, ``stream``, ``time_ns``, ``step``, ``phase``, ``extra`` (of
-    an oom: free bytes of the device; of an annotation: its category), ``text`` (of an annotation).
+    an oom: free bytes of the device; of an annotation: its category), ``text`` (of an annotation),
+    ``site`` (of an alloc, else 0).
     """
 
     columns: _Arrays
@@ -92,7 +93,8 @@ class EntryStream:
         """
         raw = batch.raw
         kind = raw["kind"]
-        noted = {name: raw[name] for name in ("address", "size_bytes", "stream", "device")}
+        names = ("address", "size_bytes", "stream", "device", "site")
+        noted = {name: raw[name] for name in names}
         noted |= {"step": batch.step, "phase": batch.phase}
         ending, ended = self.blocks.feed(batch, noted)
         is_free = kind[ending] == Kind.FREE
@@ -158,6 +160,7 @@ class EntryStream:
             "device": raw["device"][rows],
         }
         part = _with(batch, rows, place, action[rows], columns)
+        part["site"] = np.where(kind[rows] == Kind.ALLOC, raw["site"][rows], 0).astype(np.int64)
         is_tag = kind[rows] == Kind.TAG
         part["extra"] = np.where(is_tag, raw["stream"][rows], raw["extra"][rows]).astype(np.int64)
         part["text"] = np.where(is_tag, raw["extra"][rows], 0).astype(np.int64)
@@ -249,4 +252,5 @@ def _with(
         "phase": batch.phase[rows],
         "extra": none,
         "text": none,
+        "site": none,
     }

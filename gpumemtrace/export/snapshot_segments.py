@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
+from gpumemtrace.export.site_frames import SiteFrames
 from gpumemtrace.export.snapshot_entries import EntryStream
 from gpumemtrace.records import Batch
 from gpumemtrace.schema import Kind
@@ -62,7 +63,11 @@ def _whole_segments(replay: _core.SegmentReplay, device: int) -> dict[tuple[int,
 
 
 def segments_of(
-    replay: _core.SegmentReplay, device: int, stream: EntryStream, phase_names: Sequence[str]
+    replay: _core.SegmentReplay,
+    device: int,
+    stream: EntryStream,
+    phase_names: Sequence[str],
+    site_frames: SiteFrames,
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return the segments of a device, and whether they are in doubt."""
     columns, blocks = replay.segments(device), replay.blocks(device)
@@ -81,10 +86,12 @@ def segments_of(
             strict=True,
         )
     ):
-        frames = []
+        frames: list[dict[str, Any]] = []
         if place[i] >= 0:
-            born = {n: int(stream.blocks.live[n][place[i]]) for n in ("step", "phase")}
-            frames = [{"filename": "step", "line": born["step"], "name": names[born["phase"]]}]
+            born = {n: int(stream.blocks.live[n][place[i]]) for n in ("step", "phase", "site")}
+            frames = site_frames.of(born["site"])
+            step = {"filename": "step", "line": born["step"], "name": names[born["phase"]]}
+            frames.append(step)
         by_segment[segment].append(
             {
                 "address": address,

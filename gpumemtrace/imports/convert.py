@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,25 @@ from gpumemtrace.analysis.lifetimes import CATEGORY_NAMES
 from gpumemtrace.imports.annotations import PhaseTracker
 from gpumemtrace.imports.device_history import DeviceHistory, Record
 from gpumemtrace.imports.snapshot import Annotation, Entry, Snapshot, read_snapshot
+from gpumemtrace.imports.snapshot_stacks import names_of
 from gpumemtrace.schema import Kind
-from gpumemtrace.trace_file import FileWriter, Names
+from gpumemtrace.trace_file import FileWriter
 
 __all__ = ["Imported", "import_snapshot"]
 
 _ROWS = 1 << 15
 _THREAD = 1  # a snapshot does not say which thread did what
-_COLUMNS = ("time_ns", "device", "kind", "address", "size_bytes", "stream", "extra", "flags")
+_COLUMNS = (
+    "time_ns",
+    "device",
+    "kind",
+    "address",
+    "size_bytes",
+    "stream",
+    "extra",
+    "flags",
+    "site",
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,12 @@ def import_snapshot(
                 on_progress(conversion.done, conversion.result().entries)
         _append(writer, rows)
         writer.write_metadata(conversion.run_record(Path(snapshot).name))
-        writer.write_names(Names(phases=conversion.tracker.paths, strings=conversion.tracker.texts))
+        names = replace(
+            names_of(found.stacks),
+            phases=conversion.tracker.paths,
+            strings=conversion.tracker.texts,
+        )
+        writer.write_names(names)
         writer.close({"reason": "imported"})
     return conversion.result()
 
@@ -178,12 +194,12 @@ class _Conversion:
         self, time_ns: int, marks: Iterable[tuple[Kind, int, int]]
     ) -> Iterator[tuple[int, ...]]:
         for kind, value, flags in marks:
-            yield time_ns, -1, int(kind), 0, value, 0, 0, int(flags)
+            yield time_ns, -1, int(kind), 0, value, 0, 0, int(flags), 0
 
     def _notes(self, time_ns: int, number: int, entry: Entry) -> Iterator[tuple[int, ...]]:
         """Yield the record for an entry that only says something."""
         if entry.action == "snapshot":
-            yield time_ns, number, int(Kind.MARK), 0, self.tracker.text_id("snapshot"), 0, 0, 0
+            yield time_ns, number, int(Kind.MARK), 0, self.tracker.text_id("snapshot"), 0, 0, 0, 0
         elif entry.action == "annotate":
             category, separator, name = entry.metadata.partition(": ")
             if not separator or category not in CATEGORY_NAMES:
@@ -191,7 +207,7 @@ class _Conversion:
             size = self._histories[number].size_of(entry.address)
             id = self.tracker.text_id(name)
             stream = CATEGORY_NAMES.index(category)
-            yield time_ns, number, int(Kind.TAG), entry.address, size, stream, id, 0
+            yield time_ns, number, int(Kind.TAG), entry.address, size, stream, id, 0, 0
 
 
 def _phase_of(entry: Entry) -> str:

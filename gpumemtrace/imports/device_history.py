@@ -30,6 +30,7 @@ class Record(NamedTuple):
     stream: int = 0
     extra: int = 0
     flags: int = 0
+    site: int = 0
 
 
 class DeviceHistory:
@@ -57,14 +58,16 @@ class DeviceHistory:
         """Yield what was there before the first entry."""
         for (address, size), (stream, is_mapped) in sorted(self._first_segments().items()):
             yield from self._take_segment(address, size, stream, is_mapped)
-        live, pending = self._first_blocks()
+        live, pending, stacks = self._first_blocks()
         if live or pending:
             yield self._stats(StatsCause.RESYNC)
         streams = {block.address: s.stream for s in self._final for block in s.blocks}
         # From the top: how large a block is depends on where the next one begins.
         for address in sorted(live | pending, reverse=True):
             if address in live:
-                yield from self._alloc(address, live[address], streams.get(address, 0))
+                yield from self._alloc(
+                    address, live[address], streams.get(address, 0), stacks.get(address, 0)
+                )
             else:
                 self._add_pending(address, pending[address])
         yield self._stats(StatsCause.BASELINE)
@@ -76,7 +79,7 @@ class DeviceHistory:
         if action.startswith("segment_"):
             yield from self._segment(entry, index)
         elif action == "alloc":
-            yield from self._alloc(entry.address, entry.size, entry.stream)
+            yield from self._alloc(entry.address, entry.size, entry.stream, entry.stack)
         elif action == "free_requested":
             yield from self._free(entry, index)
         elif action == "free_completed":
@@ -141,7 +144,7 @@ class DeviceHistory:
         if pool != (0, 0):
             yield Record(Kind.SEGMENT_POOL, address, *pool)
 
-    def _alloc(self, address: int, requested: int, stream: int) -> Iterator[Record]:
+    def _alloc(self, address: int, requested: int, stream: int, stack: int) -> Iterator[Record]:
         if address in self._pending:
             self._end_pending(address)
         if address in self._live:
@@ -153,7 +156,8 @@ class DeviceHistory:
         self._requested += requested
         # The reader knows the rounding, not how blocks lie.
         is_told = block > _SMALL_REQUEST or block != rounded_to_512(requested)
-        yield Record(Kind.ALLOC, address, requested, stream, self._allocated if is_told else 0)
+        told = self._allocated if is_told else 0
+        yield Record(Kind.ALLOC, address, requested, stream, told, site=stack)
 
     def _free(self, entry: Entry, index: int) -> Iterator[Record]:
         if entry.address not in self._live:
@@ -220,8 +224,12 @@ class DeviceHistory:
                 mapped.add(*place, entry.stream)
         return whole | {place: (stream, True) for place, stream in mapped.ranges.items()}
 
-    def _first_blocks(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the blocks in use, and those that waited, before the first entry: their sizes."""
+    def _first_blocks(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+        """Return the blocks in use, and those that waited, before the first entry: their sizes.
+
+        And the stacks of those whose stack is known.
+        """
+        stacks: dict[int, int] = {}
         live: dict[int, int] = {}
         pending: dict[int, int] = {}
         seen: set[int] = set()  # addresses of which the entries told since
@@ -236,9 +244,10 @@ class DeviceHistory:
             for block in segment.blocks:
                 if block.address not in seen and block.is_allocated:
                     live[block.address] = block.requested
+                    stacks[block.address] = block.stack
                 elif block.address not in seen and block.is_pending:
                     pending[block.address] = block.requested
-        return live, pending
+        return live, pending, stacks
 
 
 class _Ranges:

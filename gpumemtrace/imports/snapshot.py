@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from gpumemtrace import _core
 from gpumemtrace.errors import SnapshotError
+from gpumemtrace.imports.snapshot_stacks import Stack, Stacks, WrongShapeError
 
 __all__ = ["Annotation", "Block", "Entry", "Segment", "Snapshot", "read_snapshot"]
 
@@ -30,7 +31,10 @@ _MOST_DEVICES = 1024
 
 
 class Entry(NamedTuple):
-    """One entry of a device's history; what an action lacks is 0 or empty."""
+    """One entry of a device's history; what an action lacks is 0 or empty.
+
+    ``stack``: 1 + index into the stacks of the snapshot.
+    """
 
     action: str
     address: int
@@ -40,16 +44,21 @@ class Entry(NamedTuple):
     device_free: int
     metadata: str
     pool: tuple[int, int] | None
+    stack: int
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a segment when the snapshot was taken; ``requested`` is 0 for a free one."""
+    """A block of a segment when the snapshot was taken; ``requested`` is 0 for a free one.
+
+    ``stack``: that of its allocation, 1 + index into the stacks of the snapshot; 0 = not known.
+    """
 
     address: int
     size: int
     requested: int
     state: str
+    stack: int = 0
 
     @property
     def is_allocated(self) -> bool:
@@ -101,6 +110,7 @@ class Snapshot:
     annotations: tuple[Annotation, ...]
     settings: Mapping[str, Any]
     run_record: Mapping[str, Any]
+    stacks: tuple[Stack, ...]
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -124,15 +134,11 @@ def read_snapshot(path: Path) -> Snapshot:
             f"{path}: not a PyTorch memory snapshot: {message}, at byte {offset}; nothing in it "
             "was run"
         ) from None
-    except (_WrongShapeError, UnicodeDecodeError) as error:
+    except (WrongShapeError, UnicodeDecodeError) as error:
         raise SnapshotError(f"{path}: not a PyTorch memory snapshot: {error}") from None
     finally:
         if was_collecting:
             gc.enable()
-
-
-class _WrongShapeError(Exception):
-    """What is wrong, and where in the snapshot."""
 
 
 def _checked(data: object, size_bytes: int) -> Snapshot:
@@ -140,39 +146,43 @@ def _checked(data: object, size_bytes: int) -> Snapshot:
         data = {"segments": data}
     top = _as(dict, data, "the snapshot")
     if "segments" not in top:
-        raise _WrongShapeError("it has no 'segments'")
+        raise WrongShapeError("it has no 'segments'")
     traces = _items(top, "device_traces", "the snapshot")
     if len(traces) > _MOST_DEVICES:
-        raise _WrongShapeError(f"it has {len(traces)} devices")
+        raise WrongShapeError(f"it has {len(traces)} devices")
     segments = _items(top, "segments", "the snapshot")
     annotations = _items(top, "external_annotations", "the snapshot")
     lists = [_as(list, trace, f"device_traces[{i}]") for i, trace in enumerate(traces)]
     blocks = [_items(s, "blocks", f"segments[{i}]") for i, s in _dicts(segments, "segments")]
     said = sum(map(len, [*lists, *blocks, segments, annotations]))
     if said * _FEWEST_ENTRY_BYTES > size_bytes + 4096:
-        raise _WrongShapeError(f"{said} entries do not fit into its {size_bytes} bytes")
+        raise WrongShapeError(f"{said} entries do not fit into its {size_bytes} bytes")
+    stacks = Stacks(is_own="gpumemtrace" in top)
     return Snapshot(
-        segments=tuple(_segment(s, f"segments[{i}]") for i, s in _dicts(segments, "segments")),
+        segments=tuple(
+            _segment(s, f"segments[{i}]", stacks) for i, s in _dicts(segments, "segments")
+        ),
         traces=tuple(
-            tuple(_entry(e, place, i) for i, e in _dicts(trace, place))
+            tuple(_entry(e, place, i, stacks) for i, e in _dicts(trace, place))
             for place, trace in ((f"device_traces[{n}]", trace) for n, trace in enumerate(lists))
         ),
         annotations=tuple(_annotations(annotations)),
         settings=_as(dict, top.get("allocator_settings", {}), "allocator_settings"),
         run_record=_own_record(top),
+        stacks=stacks.known,
     )
 
 
-def _entry(entry: dict[str, Any], place: str, i: int) -> Entry:
+def _entry(entry: dict[str, Any], place: str, i: int, stacks: Stacks) -> Entry:
     get = entry.get
     action, address, size, stream = get("action"), get("addr", 0), get("size", 0), get("stream", 0)
     time_us, metadata, pool = get("time_us"), get("user_metadata", ""), get("pool_id")
     free = get("device_free", 0)
     numbers = (address, size, stream, free, 0 if time_us is None else time_us)
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
-        raise _WrongShapeError(f"{place}[{i}] holds a number that is none, or out of range")
+        raise WrongShapeError(f"{place}[{i}] holds a number that is none, or out of range")
     if type(action) is not str or type(metadata) is not str:
-        raise _WrongShapeError(f"{place}[{i}] has no 'action' that is a text")
+        raise WrongShapeError(f"{place}[{i}] has no 'action' that is a text")
     return Entry(
         action,
         address,
@@ -182,10 +192,11 @@ def _entry(entry: dict[str, Any], place: str, i: int) -> Entry:
         free,
         metadata,
         pool and _pool(pool, f"{place}[{i}]"),
+        stacks.number_of(entry, f"{place}[{i}]") if action == "alloc" else 0,
     )
 
 
-def _segment(segment: dict[str, Any], place: str) -> Segment:
+def _segment(segment: dict[str, Any], place: str, stacks: Stacks) -> Segment:
     address = _number(segment, "address", place)
     blocks = []
     at = address
@@ -194,17 +205,20 @@ def _segment(segment: dict[str, Any], place: str) -> Segment:
         state = _as(str, block.get("state"), f"{place}.blocks[{i}].state")
         is_free = state == "inactive"
         requested = 0 if is_free else block.get("requested_size")
+        told_by = block
         if requested is None:  # before torch 2.1
             history = _items(block, "history", f"{place}.blocks[{i}]")
             first = _as(dict, history[0], f"{place}.blocks[{i}].history") if history else {}
             requested = first.get("real_size", size)
+            told_by = first
         if type(requested) is not int or not 0 <= requested <= size:
-            raise _WrongShapeError(f"{place}.blocks[{i}] has a 'requested_size' above its size")
-        blocks.append(Block(at, size, requested, state))
+            raise WrongShapeError(f"{place}.blocks[{i}] has a 'requested_size' above its size")
+        stack = 0 if is_free else stacks.number_of(told_by, f"{place}.blocks[{i}]")
+        blocks.append(Block(at, size, requested, state, stack))
         at += size
     total = _number(segment, "total_size", place)
     if at > address + total or at >= 1 << 63:
-        raise _WrongShapeError(f"{place} has blocks beyond its end")
+        raise WrongShapeError(f"{place} has blocks beyond its end")
     return Segment(
         device=_number(segment, "device", place, most=_MOST_DEVICES),
         address=address,
@@ -241,7 +255,7 @@ def _own_record(top: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _as(kind: type[Any], value: object, place: str) -> Any:
     if not isinstance(value, kind):
-        raise _WrongShapeError(f"{place} is a {type(value).__name__}, not a {kind.__name__}")
+        raise WrongShapeError(f"{place} is a {type(value).__name__}, not a {kind.__name__}")
     return value
 
 
@@ -253,14 +267,14 @@ def _items(owner: Mapping[str, Any], name: str, place: str) -> list[Any]:
 def _dicts(rows: Sequence[object], place: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for i, row in enumerate(rows):
         if type(row) is not dict:
-            raise _WrongShapeError(f"{place}[{i}] is a {type(row).__name__}, not a dict")
+            raise WrongShapeError(f"{place}[{i}] is a {type(row).__name__}, not a dict")
         yield i, row
 
 
 def _number(owner: Mapping[str, Any], name: str, place: str, *, most: int = (1 << 63) - 1) -> int:
     value = owner.get(name, 0 if name in ("stream", "device") else None)
     if type(value) is not int or not 0 <= value <= most:
-        raise _WrongShapeError(f"{place} has no {name!r} that is a number from 0 to {most}")
+        raise WrongShapeError(f"{place} has no {name!r} that is a number from 0 to {most}")
     return value
 
 
@@ -269,4 +283,4 @@ def _pool(value: object, place: str) -> tuple[int, int]:
         first, second = value
         if type(first) is int and type(second) is int and min(first, second) >= 0:
             return first, second
-    raise _WrongShapeError(f"{place} has a pool that is no pair of numbers")
+    raise WrongShapeError(f"{place} has a pool that is no pair of numbers")

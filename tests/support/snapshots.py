@@ -8,7 +8,14 @@ from typing import Any
 
 from simgpu import result_of, run_simulated
 
-__all__ = ["load", "record_snapshots", "store"]
+__all__ = ["VIEWER_OPCODES", "load", "record_snapshots", "store"]
+
+# What the unpickler of PyTorch's viewer in the browser (MemoryViz.js) knows; protocols 2 to 4.
+VIEWER_OPCODES = """
+PROTO APPEND APPENDS BINFLOAT BINGET BININT BININT1 BININT2 BINPUT BINUNICODE DICT EMPTY_DICT
+EMPTY_LIST EMPTY_TUPLE FRAME LIST LONG1 LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE
+NONE SETITEM SETITEMS SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3
+"""
 
 # Blocks from before the history, a block that waits for another stream, a flushed cache, an OOM.
 _PROGRAM = """
