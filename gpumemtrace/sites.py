@@ -24,6 +24,7 @@ NO_STACK: Mapping[StackState, str] = {
 }
 """Why an event has no call site."""
 
+_BACKWARD = "torch::autograd::generated::"  # functions of PyTorch's derivatives
 _MOST_FRAMES = 1024  # of a stack in a damaged file
 
 
@@ -40,6 +41,9 @@ class Frame:
 
     def told(self, file: str) -> str:
         """Return the frame as text, with this name of its file."""
+        if self.is_native:  # without the parameters; often neither file nor line are known
+            function = self.function.replace("(anonymous namespace)::", "").partition("(")[0]
+            return function if not self.line else f"{file}:{self.line} {function}"
         return f"{file}:{self.line} {self.function}"
 
     @property
@@ -54,7 +58,7 @@ class Frame:
     def is_native(self) -> bool:
         """Whether it is a line of C++ or machine code, which only imported snapshots have."""
         native = (".cpp", ".cc", ".cxx", ".c", ".cu", ".h", ".hpp", ".cuh", ".inc", ".S")
-        return self.file == "??" or PurePath(self.file).suffix in native or ".so" in self.file
+        return self.file in ("", "??") or PurePath(self.file).suffix in native or ".so" in self.file
 
     @property
     def is_launcher(self) -> bool:
@@ -149,11 +153,14 @@ class Sites:
     def own_frames(self, site: int) -> tuple[Frame, ...]:
         """Return the frames outside of PyTorch and of `gpumemtrace run`, innermost first.
 
-        Of a stack with no others the innermost alone.
+        Of a stack with no others the innermost of Python alone; without Python that of the
+        backward of an operator, else the innermost.
         """
         stack = self.stack(site)
-        own = tuple(f for f in stack if not (f.is_torch or f.is_launcher or f.is_native))
-        return own or stack[:1]
+        python = tuple(f for f in stack if not f.is_native)
+        backward = tuple(f for f in stack if f.function.startswith(_BACKWARD))
+        own = tuple(f for f in python if not (f.is_torch or f.is_launcher))
+        return own or python[:1] or backward[:1] or stack[:1]
 
     def told(self, frame: Frame) -> str:
         """Return a frame as text, with as much of its path as tells its file from the others."""

@@ -115,7 +115,7 @@ def test_every_site_comes_back(data, tmp_path_factory) -> None:
     assert found == chosen
 
 
-def snapshot_of(frames: object, *, own: bool = False) -> dict[str, object]:
+def snapshot_of(frames: object) -> dict[str, object]:
     alloc = {"action": "alloc", "addr": 2 * MIB, "size": 512, "stream": 0, "time_us": 1}
     block = {"address": 3 * MIB, "size": 512, "requested_size": 512, "state": "active_allocated"}
     segment = {"address": 3 * MIB, "total_size": 2 * MIB, "stream": 0, "device": 0}
@@ -137,6 +137,31 @@ def test_a_snapshot_of_torchs_keeps_its_frames_as_sites(tmp_path: Path, capsys) 
     assert main(["peak", "-q", "--by", "site", str(tmp_path / "s.gmt")]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["model.py:20", "Net.forward", "1.0", "KiB", "100.0%", "2"] in rows
+
+
+BACKWARD = (
+    "",
+    0,
+    "torch::autograd::generated::details::mm_mat1_backward(at::Tensor const&, bool)",
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "line"),
+    [
+        ((UNKNOWN, BACKWARD, NATIVE), "torch::autograd::generated::details::mm_mat1_backward"),
+        ((UNKNOWN, NATIVE), "c10::cuda::malloc"),
+        ((NATIVE, ("a.cpp", 0, "at::(anonymous namespace)::f(int)")), "Blas.cpp:300 at::addmm"),
+        ((UNKNOWN, TORCH, NATIVE), "linear.py:134 forward"),
+        ((("", 0, "c10::malloc(void**)"), TORCH, MODEL, NATIVE, TRAIN), "model.py:20 Net.forward"),
+    ],
+)
+def test_the_line_that_is_named_is_of_python_where_there_is_any(tmp_path, stack, line) -> None:
+    frames = [frame(one) for one in stack]
+    (tmp_path / "s.pickle").write_bytes(pickle.dumps(snapshot_of(frames)))
+    import_snapshot(tmp_path / "s.pickle", tmp_path / "s.gmt")
+    (group,) = gpumemtrace.open(tmp_path / "s.gmt").peak().group_by("site")
+    assert group.name == line
 
 
 @pytest.mark.parametrize(
