@@ -49,11 +49,19 @@ def test_a_leak_is_named_by_its_line_after_three_steps_with_stacks(
     options = ["-o", "t.gmt", "--stacks", "python", "--stacks-steps", "5:8"]
     program = str(PROGRAMS / "leaking.py")
     line = python(*RUN, *options, program, how, cwd=tmp_path).stdout.strip()
-    found = leaked(gpumemtrace.open(tmp_path / "t.gmt"))
+    trace = gpumemtrace.open(tmp_path / "t.gmt")
+    found = leaked(trace)
     steps = found.pop(f"leaking.py:{line} {function}")
     assert steps == [5, 6, 7]
     # The others are there, too, without a line.
     assert found == {"": [0, 1, 2, 3, 4, 8, 9, 10, 11]}
+    # So growth names that line as what keeps memory.
+    (device,) = trace.growth().devices
+    (owner,) = device.owners
+    assert owner.line is not None
+    assert owner.line.name.startswith(f"leaking.py:{line} ")
+    assert owner.line.name.endswith(function)
+    assert (owner.line.blocks, owner.line.known) == (3, 3)
 
 
 _STATES = """
