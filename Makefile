@@ -22,7 +22,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
   $(shell find cmake csrc gpumemtrace -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-native test-python test-oldest test-install lint tidy format sanitize \
+.PHONY: help demo test test-native test-python test-oldest test-install lint tidy format sanitize fuzz \
   stubtest docs wheel install clean
 .DELETE_ON_ERROR:
 
@@ -34,6 +34,7 @@ help:
 	@echo 'make test-install  pip install into environments without torch, with another torch, ...'
 	@echo 'make stubtest      whether gpumemtrace/_core.pyi says what the native module has'
 	@echo 'make sanitize      the native tests under ASan + UBSan, then under TSan'
+	@echo 'make fuzz          a minute of bytes and files made to hurt (FUZZ_SECONDS=60; needs clang)'
 	@echo 'make lint          format, types, layers, spelling; `make format` mends the format'
 	@echo 'make tidy          clang-tidy over the native core (apt install clang-tidy)'
 	@echo 'make docs          the documentation, into build/docs'
@@ -127,6 +128,28 @@ test-native sanitize:
 	@echo '$@: left out, no doctest.h here (apt install doctest-dev)'
 	@[ '$(NATIVE)' != required ]
 endif
+
+# Half of the time for the native targets (tests/fuzz/README.md), half for the commands. What is new
+# goes to build/fuzz-corpus, so that the next run goes on from there.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := reader:reader codec:codec roundtrip:events compute:events pickle:pickle
+fuzz: $(STAMPS)/package $(STAMPS)/test-tools
+	@if command -v clang++ >/dev/null; then \
+	  cmake --preset fuzz --log-level=WARNING && cmake --build --preset fuzz || exit 1; \
+	  for entry in $(FUZZ_TARGETS); do \
+	    target=$${entry%%:*}; corpus=build/fuzz-corpus/$$target; mkdir -p $$corpus; \
+	    program=build/fuzz-targets/tests/fuzz/fuzz_$$target; \
+	    [ -x $$program ] || { echo "fuzz_$$target: left out, no shared library of Python"; continue; }; \
+	    echo "fuzz_$$target"; \
+	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+	    $$program -max_total_time=$$(( $(FUZZ_SECONDS) / 10 + 1 )) -max_len=4096 -timeout=20 \
+	      -rss_limit_mb=4096 -artifact_prefix=build/fuzz-corpus/ -verbosity=0 -print_final_stats=1 \
+	      $$corpus tests/fuzz/corpus/$${entry##*:} || exit 1; \
+	  done; \
+	else echo 'fuzz: the native targets are left out, no clang++ here (apt install clang)'; fi
+	cd $(BUILD) && $(VPYTHON) $(CURDIR)/tests/fuzz/fuzz_commands.py \
+	  --seconds $$(( $(FUZZ_SECONDS) / 2 )) --keep $(CURDIR)/build/fuzz-corpus/commands \
+	  --seed $$(date +%s)
 
 # From a folder of its own: at the root, Python would import the source folder gpumemtrace/, which
 # has no native part, instead of the installed package. tests/conftest.py minds it too.

@@ -39,6 +39,9 @@ Records = dict[str, npt.NDArray[Any]]
 RAW_COLUMNS: dict[str, np.dtype[Any]] = {**COLUMNS, "size_bytes": np.dtype(np.int64)}
 
 
+_MOST_TIME_NS = 1 << 61  # 73 years from the beginning: differences don't overflow
+
+
 @dataclass(frozen=True)
 class Batch:
     """Consecutive records of a trace with their step and phase; all arrays have one length.
@@ -227,7 +230,8 @@ class FileSource:
         chunks = self._file.chunks
         if not len(chunks):
             return (0, 0)
-        return int(chunks["first_time_ns"][0]), int(chunks["last_time_ns"].max())
+        first, last = int(chunks["first_time_ns"][0]), int(chunks["last_time_ns"].max())
+        return _possible(first), _possible(last)
 
     def batches(self) -> Generator[Records, None, None]:
         """Yield whole chunks, several at a time. The next ones are decoded meanwhile."""
@@ -264,22 +268,38 @@ class FileSource:
         chunks = self._file.chunks[first:last]
         begin = int(chunks["first_sequence"][0])
         missing = begin - expected
-        found = [_gap_record(int(chunks["first_time_ns"][0]), missing)] if missing > 0 else []
+        found = (
+            [_gap_record(_possible(int(chunks["first_time_ns"][0])), missing)]
+            if missing > 0
+            else []
+        )
         batch = self._file.read(first, last)
         if len(batch["kind"]) == int(chunks["count"].sum()):
-            return [*found, _signed(batch)]
+            return [*found, _usable(batch)]
         # Some chunk among these is damaged: say where.
         for i, chunk in enumerate(chunks, start=first):
             batch = self._file.read(i, i + 1)
             if len(batch["kind"]):
-                found.append(_signed(batch))
+                found.append(_usable(batch))
             else:
-                found.append(_gap_record(int(chunk["first_time_ns"]), int(chunk["count"])))
+                found.append(
+                    _gap_record(_possible(int(chunk["first_time_ns"])), int(chunk["count"]))
+                )
         return found
 
 
-def _signed(batch: dict[str, npt.NDArray[Any]]) -> Records:
+def _usable(batch: dict[str, npt.NDArray[Any]]) -> Records:
+    """Return the batch with sizes signed, and no number that only a file made to hurt has."""
+    time_ns, device = batch["time_ns"], batch["device"]
+    if len(time_ns) and (time_ns.max() > _MOST_TIME_NS or time_ns.min() < -_MOST_TIME_NS):
+        np.clip(time_ns, -_MOST_TIME_NS, _MOST_TIME_NS, out=time_ns)
+    if len(device) and device.min() < -1:
+        np.maximum(device, -1, out=device)
     return batch | {"size_bytes": batch["size_bytes"].view(np.int64)}
+
+
+def _possible(time_ns: int) -> int:
+    return min(max(time_ns, -_MOST_TIME_NS), _MOST_TIME_NS)
 
 
 def empty_records(count: int = 0) -> dict[str, npt.NDArray[Any]]:

@@ -25,6 +25,7 @@ NO_STACK: Mapping[StackState, str] = {
 """Why an event has no call site."""
 
 _BACKWARD = "torch::autograd::generated::"  # functions of PyTorch's derivatives
+_STATES = frozenset(map(int, StackState))  # a newer recorder may know others
 _MOST_FRAMES = 1024  # of a stack in a damaged file
 
 
@@ -95,7 +96,7 @@ class Sites:
                 path = paths.get(module, f"module {module}, lost")
                 self.module[site] = places.setdefault(path, len(places))
             self.frame[site] = frame
-            self.state[site] = state
+            self.state[site] = state if state in _STATES else StackState.TAKEN
         self.module_names = tuple(places)
         self._stacks: dict[int, tuple[Frame, ...]] = {}
         self._short_names: dict[str, str] | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,6 +27,7 @@ from gpumemtrace.errors import (
 )
 from gpumemtrace.recovery import describe_recovered, recover
 from gpumemtrace.schema import COLUMNS
+from gpumemtrace.trace_texts import FOOTER, RUN_RECORD, Shape, check_rows, keep_shaped, parse_object
 
 __all__ = ["CODECS", "Columns", "FileWriter", "Names", "Problem", "ThreadName", "TraceFile"]
 
@@ -117,13 +118,13 @@ class TraceFile:
         self._own_problems: list[Problem] = []
         self.run_record: dict[str, Any] = {}
         for text in self._file.metadata:
-            _merge(self.run_record, self._parse(text, "the run record"))
+            _merge(self.run_record, self._parse(text, "the run record", RUN_RECORD))
         self.names = Names()
         for text in self._file.names:
-            self._add_names(self._parse(text, "a table of names"))
+            self._add_names(self._parse(text, "a table of names", {}))
         footer = self._file.footer
         self.footer: dict[str, Any] | None = (
-            None if footer is None else self._parse(footer, "the footer")
+            None if footer is None else self._parse(footer, "the footer", FOOTER)
         )
         if recovered := describe_recovered(self.footer or {}):
             self._own_problems.append(Problem(kind="recovered", offset=-1, message=recovered))
@@ -195,36 +196,38 @@ class TraceFile:
             pass
         return self.problems
 
-    def _parse(self, text: bytes, what: str) -> dict[str, Any]:
+    def _parse(self, text: bytes, what: str, shape: Shape) -> dict[str, Any]:
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:  # also what is no UTF-8
-            value = error
-        if isinstance(value, dict):
-            return value
-        self._report_text(f"{what} is not a JSON object: {value}")
-        return {}
+            value = parse_object(text)
+        except ValueError as error:  # also what is no UTF-8
+            self._report_text(f"{what} is not a JSON object: {error}")
+            return {}
+        kept, wrong = keep_shaped(value, shape)
+        if wrong:
+            self._report_text(f"{what} holds values of the wrong type: {', '.join(wrong)}")
+        return kept
 
     def _add_names(self, tables: Mapping[str, Any]) -> None:
         names = self.names
-        try:
-            self.names = Names(
-                phases={**names.phases, **{i: (p, n) for i, p, n in tables.get("phases", ())}},
-                strings={**names.strings, **dict(tables.get("strings", ()))},
-                threads={
-                    **names.threads,
-                    **{i: ThreadName(os_tid=t, name=n) for i, t, n in tables.get("threads", ())},
-                },
-                modules={**names.modules, **{i: (r, n) for i, r, n in tables.get("modules", ())}},
-                codes={**names.codes, **{i: (f, n, b) for i, f, n, b in tables.get("codes", ())}},
-                frames={
-                    **names.frames,
-                    **{i: (o, c, b) for i, o, c, b in tables.get("frames", ())},
-                },
-                sites={**names.sites, **{i: (m, f, s) for i, m, f, s in tables.get("sites", ())}},
-            )
-        except (TypeError, ValueError) as error:
-            self._report_text(f"a table of names has rows of the wrong shape: {error}")
+        rows: dict[str, list[list[Any]]] = {}
+        wrong: list[str] = []
+        for table in (entry.name for entry in fields(Names)):
+            rows[table], what = check_rows(table, tables.get(table, []))
+            wrong += [what] if what else []
+        if wrong:
+            self._report_text(f"a table of names: {'; '.join(wrong)}")
+        self.names = Names(
+            phases={**names.phases, **{i: (p, n) for i, p, n in rows["phases"]}},
+            strings={**names.strings, **dict(rows["strings"])},
+            threads={
+                **names.threads,
+                **{i: ThreadName(os_tid=t, name=n) for i, t, n in rows["threads"]},
+            },
+            modules={**names.modules, **{i: (r, n) for i, r, n in rows["modules"]}},
+            codes={**names.codes, **{i: (f, n, b) for i, f, n, b in rows["codes"]}},
+            frames={**names.frames, **{i: (o, c, b) for i, o, c, b in rows["frames"]}},
+            sites={**names.sites, **{i: (m, f, s) for i, m, f, s in rows["sites"]}},
+        )
 
     def _report_text(self, message: str) -> None:
         self._own_problems.append(Problem(kind="bad_text", offset=0, message=message))

@@ -88,12 +88,15 @@ void match_gradients(std::vector<Resident>& blocks, const Counts& gradients) {
   }
 }
 
+// Sizes come from a file: sums of any of them, times how many there are, fit this.
+__extension__ using Wide = __int128;
+
 // Is there, for every block of some sizes, `per` blocks of optimizer state? Returns the bytes of
 // state that this explains.
-std::int64_t explained_by(const Counts& states, const Counts& residents, std::int32_t per) {
-  std::int64_t bytes = 0;
+Wide explained_by(const Counts& states, const Counts& residents, std::int32_t per) {
+  Wide bytes = 0;
   for (const auto& [size, count] : states) {
-    if (count_of(residents, size) * per == count) bytes += size * count;
+    if (count_of(residents, size) * per == count) bytes += Wide{size} * count;
   }
   return bytes;
 }
@@ -102,14 +105,14 @@ std::int64_t explained_by(const Counts& states, const Counts& residents, std::in
 // parameter, Adam two.
 void match_states(std::vector<Resident>& blocks, const Counts& states) {
   Counts residents;
-  std::int64_t trained_bytes = 0, state_bytes = 0;
+  Wide trained_bytes = 0, state_bytes = 0;
   for (const Resident& block : blocks) {
     if (block.kind == ResidentKind::kNothing) ++residents[block.size];
     if (block.kind == ResidentKind::kHasGradient) trained_bytes += block.size;
   }
-  for (const auto& [size, count] : states) state_bytes += size * count;
+  for (const auto& [size, count] : states) state_bytes += Wide{size} * count;
   for (const std::int32_t per : {1, 2}) {
-    const std::int64_t explained = explained_by(states, residents, per);
+    const Wide explained = explained_by(states, residents, per);
     if (explained < state_bytes - state_bytes / 20 || explained / per <= trained_bytes) continue;
     for (Resident& block : blocks) {
       const bool is_matched = block.kind == ResidentKind::kNothing &&
@@ -126,12 +129,12 @@ void find_loaded_state(std::vector<Resident>& blocks, const Counts& gradients) {
   std::unordered_map<std::int64_t, std::int64_t> copies;
   for (const Resident& block : blocks) copies[block.size] += block.kind == ResidentKind::kCopy;
   for (const int sets : {1, 2}) {
-    std::int64_t bytes = 0, explained = 0;
+    Wide bytes = 0, explained = 0;
     for (const auto& [size, count] : gradients) {
       const auto found = copies.find(size);
       if (found == copies.end()) continue;  // a gradient of no block that stays: not a parameter's
-      bytes += size * count;
-      if (found->second == std::int64_t{sets} * count) explained += size * count;
+      bytes += Wide{size} * count;
+      if (found->second == std::int64_t{sets} * count) explained += Wide{size} * count;
     }
     if (bytes == 0 || explained < bytes - bytes / 20) continue;
     for (Resident& block : blocks) {

@@ -1,15 +1,57 @@
 #include "trace/sink.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <new>
+#include <string>
 #include <system_error>
 
 #include "trace/descriptor.h"
 
 namespace gpumemtrace {
+namespace {
+
+// In a folder where anybody may make files (/tmp), a file of somebody else's under our name is a
+// trap: they could read the trace, or change it.
+bool is_planted(const std::string& path, const struct stat& file) {
+  if (file.st_uid == ::geteuid()) return false;
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 && (status.st_mode & S_IWOTH) != 0 &&
+         file.st_uid != status.st_uid;
+}
+
+// O_NONBLOCK only while it is opened: a pipe that nobody reads is an error, not a wait.
+int open_existing(const std::string& path) {
+  const int descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (descriptor < 0) return descriptor;
+  struct stat status {};
+  int error = ::fstat(descriptor, &status) != 0 ? errno : 0;
+  if (error == 0 && S_ISREG(status.st_mode)) {
+    if (is_planted(path, status)) {
+      error = EACCES;
+    } else if (::ftruncate(descriptor, 0) != 0) {
+      error = errno;
+    }
+  }
+  if (error == 0 && ::fcntl(descriptor, F_SETFL, 0) != 0) error = errno;
+  if (error == 0) return descriptor;
+  ::close(descriptor);
+  errno = error;
+  return -1;
+}
+
+int open_new(const std::string& path) {
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_EXCL, 0666);
+}
+
+}  // namespace
+
 Sink::~Sink() = default;
 
 bool Sink::fail(int error_number) noexcept {
@@ -31,9 +73,7 @@ bool BufferSink::write(const void* data, std::size_t size_bytes) noexcept {
 }
 
 FileSink::FileSink(const std::string& path, bool overwrite)
-    : descriptor_(above_standard_streams(::open(
-          path.c_str(),
-          O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (overwrite ? O_TRUNC : O_EXCL), 0666))) {
+    : descriptor_(above_standard_streams(overwrite ? open_existing(path) : open_new(path))) {
   if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
 }
 

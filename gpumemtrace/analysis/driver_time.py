@@ -19,6 +19,7 @@ from gpumemtrace.trace_data import TraceData
 __all__ = ["DriverFinder", "DriverTime", "DriverUse", "Flush", "find_flushes"]
 
 _SEGMENTS, _RETRIES, _EMPTIED = range(3)
+_MOST_NS = 1 << 53  # in a file made to hurt
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class DriverFinder:
         rows = others[is_segment | (kinds == Kind.RETRY) | (kinds == Kind.EMPTY_CACHE)]
         for row in rows.tolist():
             kind, step, phase = raw["kind"][row], int(batch.step[row]), int(batch.phase[row])
-            took = int(raw["extra"][row])
+            took = min(int(raw["extra"][row]), _MOST_NS)
             caller = (int(raw["device"][row]), int(raw["thread"][row]))
             if kind == Kind.RETRY:
                 self._add(step, phase, _RETRIES, 1, took)

@@ -65,6 +65,7 @@ _SAME_CALL = (
     Kind.STATS,
 )
 _INTERVAL_MS = 50  # of samples of the device, where the trace does not say it
+_MOST_INTERVAL_MS = 1_000_000_000  # in a file made to hurt
 
 
 def find_gaps(trace: TraceData) -> tuple[DeviceGaps, ...]:
@@ -218,7 +219,8 @@ class GapFinder:
     @property
     def _interval_ns(self) -> int:
         interval_ms = self._trace.run_record.get("device_sample_interval_ms")
-        return int((interval_ms if isinstance(interval_ms, int) else _INTERVAL_MS) * 1e6)
+        interval_ms = interval_ms if isinstance(interval_ms, int) else _INTERVAL_MS
+        return int(min(interval_ms, _MOST_INTERVAL_MS) * 1e6)
 
     def _phases_between(self, start_ns: int, end_ns: int) -> list[tuple[str, ...]]:
         """Return the phases of the driving thread in that time, the one with the most of it first.

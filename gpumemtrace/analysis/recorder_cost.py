@@ -91,7 +91,7 @@ class CostFinder:
             bytes_written=written,
             bytes_per_event=written / events if events and written else None,
             bytes_per_hour=written / seconds * 3600 if seconds and written else None,
-            stalls=stalls.get("count", 0),
-            stalled_s=stalls.get("total_ns", 0) / 1e9,
+            stalls=stalls.get("count") or 0,
+            stalled_s=(stalls.get("total_ns") or 0) / 1e9,
             dropped_events=trace.dropped_events,
         )

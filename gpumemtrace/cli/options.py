@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import secrets
 import shlex
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,16 +186,29 @@ def print_next(*arguments: object, quiet: bool) -> None:
         print(f"Next: gpumemtrace {shlex.join(map(str, arguments))}")
 
 
+def _refuse_planted(output: Path) -> None:
+    """Raise for a symbolic link of somebody else's in a folder where anybody may make one."""
+    if not output.is_symlink():
+        return
+    folder, owner = output.parent.stat(), output.lstat().st_uid
+    if folder.st_mode & stat.S_IWOTH and owner not in (os.geteuid(), folder.st_uid):
+        raise GpuMemTraceError(
+            f"{output} is somebody else's link in a folder that all may write to: choose another -o"
+        )
+
+
 @contextlib.contextmanager
 def writing(output: Path) -> Iterator[Path]:
     """Give the path to write to: it becomes ``output`` when all is written, and never a part of it.
 
     So what ``--force`` overwrites is there until then. An error in writing names ``output``.
     """
+    _refuse_planted(output)
     target = Path(os.path.realpath(output))
     is_plain = target.is_file() or not target.exists()  # no /dev/stdout, no pipe
     safely = is_plain and os.access(target.parent, os.W_OK)
-    part = target.with_name(f".{os.getpid()}.part.{target.name}") if safely else target
+    # A name that nobody can guess, and lie in wait at.
+    part = target.with_name(f".{secrets.token_hex(8)}.part.{target.name}") if safely else target
     try:
         yield part
         if safely:

@@ -134,7 +134,7 @@ def device_title(number: int, facts: DeviceFacts | None) -> str:
     """Return ``cuda:0`` with its name and memory, as far as they are known."""
     parts = [f"cuda:{number}"]
     if facts is not None and facts.name:
-        parts.append(facts.name)
+        parts.append(plain(facts.name))
     if facts is not None and facts.capacity_bytes:
         parts.append(format_bytes(facts.capacity_bytes))
     return "  ".join(parts)

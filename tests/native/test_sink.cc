@@ -109,4 +109,28 @@ TEST_CASE("a full disk is an error that stays") {
   CHECK(sink.error_number() == ENOSPC);
 }
 
+TEST_CASE("a pipe that nobody reads is an error, not a wait") {
+  const Folder folder;
+  const std::string path = folder / "a.gmt";
+  REQUIRE(::mkfifo(path.c_str(), 0666) == 0);
+  CHECK(error_of(path, true) == ENXIO);
+}
+
+TEST_CASE("somebody else's file in a folder for all is not overwritten, nor written into") {
+  if (::geteuid() != 0) return;  // only root can make such a file
+  constexpr uid_t kSomebody = 65534;
+  const Folder folder;
+  const std::string shared = folder / "shared";
+  REQUIRE(::mkdir(shared.c_str(), 0777) == 0);
+  REQUIRE(::chmod(shared.c_str(), 01777) == 0);
+  const std::string path = shared + "/a.gmt";
+  std::ofstream(path) << "theirs";
+  REQUIRE(::chown(path.c_str(), kSomebody, kSomebody) == 0);
+  CHECK(error_of(path, true) == EACCES);
+  CHECK(content(path) == "theirs");
+  REQUIRE(::chmod(shared.c_str(), 0755) == 0);  // the folder is ours alone: so is what lies in it
+  CHECK(error_of(path, true) == 0);
+  CHECK(content(path).empty());
+}
+
 }  // namespace gpumemtrace
