@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpumemtrace.capture.allocator import TracingAllocator as TracingAllocator
     from gpumemtrace.capture.allocator import library_path as library_path
     from gpumemtrace.capture.call_sites import stacks as stacks
+    from gpumemtrace.capture.flight import dump as dump
     from gpumemtrace.capture.marks import mark as mark
     from gpumemtrace.capture.marks import phase as phase
     from gpumemtrace.capture.marks import step as step
@@ -34,6 +35,7 @@ _MODULES = {
     "Session": "capture.session",
     "Trace": "trace",
     "TracingAllocator": "capture.allocator",
+    "dump": "capture.flight",
     "install": "capture.session",
     "library_path": "capture.allocator",
     "mark": "capture.marks",

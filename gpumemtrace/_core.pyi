@@ -25,6 +25,9 @@ def session_start(
     time_resolution_ns: int = 100,
     device_sample_interval_ms: int = 50,
     shared_memory_folder: str = "/dev/shm",
+    flight_window_ms: int = 0,
+    flight_bytes: int = 67108864,
+    announce: bool = False,
 ) -> None:
     """Begin to record. OSError: the file can't be made. RuntimeError: already recording."""
 
@@ -32,6 +35,10 @@ def session_stop(footer_json: str) -> dict[str, Any]:
     """Drain, close the file, return the final figures; without a session only those."""
 
 def session_stats() -> dict[str, Any]: ...
+def dump_flight(path: str | bytes | os.PathLike[str], overwrite: bool = False) -> Any:
+    """Write what a flight recording holds, return the path. OSError: the file can't be written.
+    RuntimeError: there is nothing to write."""
+
 def session_active() -> bool: ...
 def add_metadata(json: str) -> None: ...
 def define_phase(parent_id: int, name: str) -> int: ...

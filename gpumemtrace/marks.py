@@ -184,6 +184,8 @@ class Marks:
         first_event = np.concatenate([[0], marks["event"][:-1]])
         number = np.concatenate([[0], marks["size_bytes"][:-1]])
         ended = (marks["flags"] & StepFlags.SET) == 0
+        # A step that a mark says has begun before the trace is not a whole one.
+        ended[1:] &= (marks["flags"][:-1] & StepFlags.INSIDE) == 0
         if self.begins_at_step or self.begins_inside_step:
             ended[:1] = False
         count = len(ended)

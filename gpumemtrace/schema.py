@@ -83,6 +83,7 @@ class StepFlags(enum.IntFlag):
     """What a `Kind.STEP` event was (its ``flags``)."""
 
     SET = 1
+    INSIDE = 2
 
 
 class StackState(enum.IntEnum):

@@ -14,6 +14,7 @@ __all__ = [
     "format_count",
     "format_duration",
     "parse_bytes",
+    "parse_seconds",
 ]
 
 KIB = 1024
@@ -26,6 +27,12 @@ _FACTORS: dict[str, int] = {
     **{prefix: 1024 ** (power) for power, prefix in enumerate("kmgt", start=1)},
     **{f"{prefix}ib": 1024 ** (power) for power, prefix in enumerate("kmgt", start=1)},
     **{f"{prefix}b": 1000**power for power, prefix in enumerate("kmgt", start=1)},
+}
+_SECONDS: dict[str, float] = {
+    **dict.fromkeys(("", "s", "sec"), 1.0),
+    "ms": 1e-3,
+    **dict.fromkeys(("m", "min"), 60.0),
+    **dict.fromkeys(("h", "hr"), 3600.0),
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 
@@ -44,6 +51,18 @@ def parse_bytes(text: str) -> int:
     if "." in match[1]:
         return round(float(match[1]) * factor)
     return int(match[1]) * factor
+
+
+def parse_seconds(text: str) -> float:
+    """Return the seconds that ``text`` names: ``60s`` (or ``60``), ``500ms``, ``5min``, ``1h``.
+
+    Raises `ValueError` that says what was expected.
+    """
+    match = _SIZE.fullmatch(text)
+    factor = _SECONDS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise ValueError(f"{text!r} is not a time: write it like 60s, 500ms, 5min or 1h")
+    return float(match[1]) * factor
 
 
 def byte_unit(size_bytes: float) -> tuple[int, str]:

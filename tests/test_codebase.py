@@ -19,8 +19,8 @@ CSRC = ROOT / "csrc"
 # What each folder of csrc/ may include besides itself; simgpu stands apart.
 LAYERS: dict[str, set[str]] = {
     "trace": set(),
-    "capture": {"trace"},
     "compute": {"trace"},
+    "capture": {"trace", "compute"},
     "torch": {"trace", "capture"},
     "python": {"trace", "capture", "compute"},
     "simgpu": set(),

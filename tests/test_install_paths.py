@@ -82,12 +82,29 @@ def test_options_survive_the_environment() -> None:
         RecordingOptions(),
         RecordingOptions(output="x y", phases=None, force=True, quiet=True, ring_bytes=4096),
         RecordingOptions(on_full="block", block_timeout_ms=7),
+        RecordingOptions(flight_recorder="5min", flight_recorder_bytes=1 << 21),
         RecordingOptions(phases="manual", time_resolution_ns=1, device_sample_interval_ms=0),
     ):
         environment = {"GPUMEMTRACE_FORCE": "1", "GPUMEMTRACE_OUTPUT": "of somebody else"}
         options.to_environment(environment)
         assert RecordingOptions.from_environment(environment) == options
         assert is_switched_on(environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("60s", 60_000),
+        ("60", 60_000),
+        ("0.5", 500),
+        ("250ms", 250),
+        ("5min", 300_000),
+        ("2m", 120_000),
+        ("1h", 3_600_000),
+    ],
+)
+def test_times_of_a_flight_recorder(text: str, ms: int) -> None:
+    assert RecordingOptions(flight_recorder=text).flight_window_ms == ms
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "No", "off"])
@@ -101,6 +118,14 @@ def test_wrong_options() -> None:
         RecordingOptions(on_full="overwrite")
     with pytest.raises(ValueError, match="block_timeout_ms is between 1 and 10000"):
         RecordingOptions(on_full="block", block_timeout_ms=0)
+    with pytest.raises(ValueError, match="'soon' is not a time: write it like 60s"):
+        RecordingOptions(flight_recorder="soon")
+    with pytest.raises(ValueError, match="flight_recorder is between 1ms and 168h, not 200h"):
+        RecordingOptions(flight_recorder="200h")
+    with pytest.raises(ValueError, match="flight_recorder is between 1ms and 168h, not 0"):
+        RecordingOptions(flight_recorder="0")
+    with pytest.raises(ValueError, match="flight_recorder_bytes is between"):
+        RecordingOptions(flight_recorder="1s", flight_recorder_bytes=10)
     with pytest.raises(ValueError, match="phases is"):
         RecordingOptions(phases="all")
     with pytest.raises(ValueError, match="ring_bytes is between"):

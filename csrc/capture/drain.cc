@@ -120,6 +120,7 @@ bool Drain::pass() noexcept {
   std::uint64_t moved = 0;
   try {
     const std::uint64_t now_ns = monotonic_ns();
+    const bool file_wanted = options_.flight && options_.flight->begin_pass(now_ns);
     if (clock_.update_due(now_ns)) clock_.update(read_clock_pair());
     moved = move_events();
     high_water_ = std::max(high_water_, moved);
@@ -129,8 +130,10 @@ bool Drain::pass() noexcept {
     // The trace has ended with its reason: nothing is to be found behind it.
     if (output_.failed() && options_.segment != nullptr) options_.segment->remove_name();
     publish_stats();
+    if (options_.flight) keep_flight(file_wanted);
   } catch (const std::exception& error) {
     output_.fail(error.what());
+    if (options_.flight) options_.flight->refuse(error.what(), true);
   }
   return moved > options_.ring->capacity() / 4;
 }
@@ -198,6 +201,7 @@ void Drain::write_batch(std::size_t count) {
     Event& event = batch_[i];
     event.time = to_file_time(event.time, latest_ns);
     if (event.kind == Kind::kPhase) watch_phase(event.size);
+    if (event.kind == Kind::kAllocFailed && options_.flight) options_.flight->saw_failed_alloc();
     if (is_allocator_event(event.kind)) {
       wants_file = true;
       sampler_.saw(event.device);
@@ -268,22 +272,61 @@ void Drain::finish(const std::string& footer_json) noexcept {
     note_loss();
     for (Gap& gap : gaps_) gap.position = ring.tail();
     write_due_gaps();
-    next_flush_ns_ = 0;
-    flush_if_due(monotonic_ns());
+    close(footer_json, "end");
     publish_stats();
-    const DrainStats totals = stats();
-    output_.close(with_key(footer_json, "totals",
-                           JsonObject()
-                               .add("events", totals.events)
-                               .add("dropped", totals.dropped)
-                               .add("gaps", totals.gaps)
-                               .add("skipped", skipped_events())
-                               .add_raw("stalls", to_json(totals.stalls))
-                               .add("ring_capacity", std::uint64_t{ring.capacity()})
-                               .add("ring_high_water", totals.ring_high_water)
-                               .add("drain_cpu_ns", totals.cpu_ns)
-                               .text()));
-    publish_stats();
+  } catch (const std::exception& error) {
+    output_.fail(error.what());
+  }
+}
+
+void Drain::close(const std::string& footer_json, const std::string& trigger) {
+  next_flush_ns_ = 0;
+  flush_if_due(monotonic_ns());
+  if (!options_.flight) return output_.close(footer(footer_json));
+  if (!output_.is_open()) return options_.flight->refuse("nothing was recorded", true);
+  const FlightFile file = options_.flight->write_last(trigger, footer(footer_json));
+  const std::lock_guard guard(mutex_);
+  if (stats_.error.empty()) stats_.error = file.error;
+}
+
+std::string Drain::footer(const std::string& footer_json) {
+  publish_stats();
+  const DrainStats totals = stats();
+  return with_key(footer_json, "totals",
+                  JsonObject()
+                      .add("events", totals.events)
+                      .add("dropped", totals.dropped)
+                      .add("gaps", totals.gaps)
+                      .add("skipped", skipped_events())
+                      .add_raw("stalls", to_json(totals.stalls))
+                      .add("ring_capacity", std::uint64_t{options_.ring->capacity()})
+                      .add("ring_high_water", totals.ring_high_water)
+                      .add("drain_cpu_ns", totals.cpu_ns)
+                      .text());
+}
+
+void Drain::keep_flight(bool is_wanted) {
+  FlightRecorder& flight = *options_.flight;
+  if (!output_.is_open()) {
+    if (is_wanted) flight.refuse("nothing has been recorded yet", false);
+    return;
+  }
+  if (is_wanted) {
+    output_.flush();
+    flight.write_wanted([this](const std::string& reason) {
+      return footer(JsonObject().add("reason", reason).text());
+    });
+  }
+  if (last_time_ns_ - flight.window().group_began_ns() >= flight.group_ns()) {
+    output_.begin_keyframe();
+  }
+  flight.window().trim();
+}
+
+void Drain::write_before_end(const std::string& trigger) noexcept {
+  try {
+    pass();
+    close(JsonObject().add("reason", trigger).text(), trigger);
   } catch (const std::exception& error) {
     output_.fail(error.what());
   }
@@ -295,10 +338,12 @@ void Drain::publish_stats() {
   stats_.dropped = dropped_;
   stats_.gaps = gaps_written_;
   stats_.stalls = stalls_;
-  stats_.bytes_written = output_.bytes_written();
+  stats_.bytes_written =
+      options_.flight ? options_.flight->last_file_bytes() : output_.bytes_written();
   stats_.ring_high_water = high_water_;
   stats_.cpu_ns = thread_cpu_ns();
-  stats_.file_created = output_.is_open();
+  stats_.file_created =
+      options_.flight ? options_.flight->last_file_bytes() != 0 : output_.is_open();
   if (stats_.error.empty()) stats_.error = output_.error();
 }
 

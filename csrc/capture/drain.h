@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_set>
@@ -11,6 +12,7 @@
 #include "capture/annotations.h"
 #include "capture/clock.h"
 #include "capture/device_sampler.h"
+#include "capture/flight_recorder.h"
 #include "capture/host_memory.h"
 #include "capture/name_log.h"
 #include "capture/output.h"
@@ -27,6 +29,8 @@ struct DrainOptions {
   Segment* segment = nullptr;
   NameLog* name_log = nullptr;
   OutputOptions output;
+  // Keeps the end of the trace in memory instead of a file; its make_sink is the output's.
+  std::shared_ptr<FlightRecorder> flight;
   bool lazy = false;  // open the file at the first allocator event; else the caller opens it
   std::uint64_t drain_interval_ns = 5'000'000;
   std::uint64_t flush_interval_ns = 100'000'000;
@@ -64,6 +68,9 @@ class Drain {
   // writes all that is left and the footer (`footer_json` and "totals").
   void finish(const std::string& footer_json) noexcept;
 
+  // A signal ends the process: moves what there is, and has the flight recorder write it.
+  void write_before_end(const std::string& trigger) noexcept;
+
   // A JSON object; goes out with the next pass.
   void add_metadata(const std::string& json) { annotations_.add_metadata(json); }
   DrainStats stats() const;
@@ -89,6 +96,9 @@ class Drain {
   void watch_phase(std::uint64_t path);
   void flush_if_due(std::uint64_t now_ns);
   void tell_stalls();
+  void keep_flight(bool is_wanted);
+  std::string footer(const std::string& footer_json);
+  void close(const std::string& footer_json, const std::string& trigger);
   std::uint64_t to_file_time(std::uint64_t at_ticks, std::int64_t latest_ns) noexcept;
   void publish_stats();
 

@@ -87,4 +87,36 @@ std::string with_key(std::string_view object, std::string_view key, std::string_
   return out.append(":").append(json).append("}");
 }
 
+std::vector<std::pair<std::string, std::string>> json_members(std::string_view object) {
+  std::vector<std::pair<std::string, std::string>> members;
+  std::string key;
+  std::string text;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < object.size(); ++i) {
+    const char c = object[i];
+    if (in_string) {
+      text += c;
+      if (c == '\\' && i + 1 < object.size()) text += object[++i];
+      in_string = c != '"';
+      continue;
+    }
+    const bool opens = c == '{' || c == '[';
+    const bool closes = c == '}' || c == ']';
+    depth += opens ? 1 : closes ? -1 : 0;
+    if (depth == 1 && c == ':') {
+      key.swap(text);
+      text.clear();
+    } else if ((depth == 1 && c == ',') || depth == 0) {
+      if (!key.empty()) members.emplace_back(std::move(key), std::move(text));
+      key.clear();
+      text.clear();
+    } else if (!(depth == 1 && c == '{') && !(c == ' ' || c == '\n' || c == '\t' || c == '\r')) {
+      text += c;
+      in_string = c == '"';
+    }
+  }
+  return members;
+}
+
 }  // namespace gpumemtrace::capture

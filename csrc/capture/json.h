@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace gpumemtrace::capture {
 
@@ -26,5 +28,9 @@ class JsonObject {
 
 // `object` (a JSON object) with one more key behind its own; not an object: a new one.
 std::string with_key(std::string_view object, std::string_view key, std::string_view json);
+
+// Key and value of each member, as they are written; quotes around keys stay. Only for well-formed
+// JSON, which our own is: of other text it returns what it makes of it.
+std::vector<std::pair<std::string, std::string>> json_members(std::string_view object);
 
 }  // namespace gpumemtrace::capture

@@ -25,7 +25,9 @@ TraceOutput::~TraceOutput() {
 }
 
 void TraceOutput::open() {
-  WriterOptions options{.time_resolution_ns = options_.time_resolution_ns};
+  WriterOptions options{.time_resolution_ns = options_.time_resolution_ns,
+                        .events_per_keyframe = options_.events_per_keyframe,
+                        .keeps_index = options_.is_file};
   if (options_.stage != nullptr) {
     options.stage = options_.stage;
     options.events_per_chunk = kStageEvents;
@@ -35,7 +37,9 @@ void TraceOutput::open() {
     throw std::system_error(writer->error_number(), std::generic_category());
   }
   writer_ = std::move(writer);
-  witness_ = ::open(options_.path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW);
+  if (options_.is_file) {
+    witness_ = ::open(options_.path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW);
+  }
   for (const std::string& json : early_metadata_) write_metadata(json);
   early_metadata_.clear();
 }
@@ -98,6 +102,10 @@ void TraceOutput::append(const Event* events, std::size_t count) {
 
 void TraceOutput::flush() {
   if (!failed() && is_open()) check(writer_->flush());
+}
+
+void TraceOutput::begin_keyframe() {
+  if (is_open()) writer_->begin_keyframe();
 }
 
 void TraceOutput::check_still_there() {

@@ -18,10 +18,12 @@ namespace gpumemtrace::capture {
 struct OutputOptions {
   // Where the bytes go; may throw std::system_error.
   std::function<std::unique_ptr<Sink>()> make_sink;
-  std::string path;  // for messages, and to notice that somebody deleted the file
+  std::string path;     // for messages, and to notice that somebody deleted the file
+  bool is_file = true;  // false: make_sink's doesn't write to `path`
   std::uint64_t time_resolution_ns = 1;
   // Where events wait for their chunk (kStageEvents of them); nullptr: in the writer.
   Event* stage = nullptr;
+  std::uint64_t events_per_keyframe = WriterOptions{}.events_per_keyframe;
   // Hears of the first error, once. Training goes on, so nobody else is told.
   std::function<void(const std::string&)> warn;
 };
@@ -46,6 +48,7 @@ class TraceOutput {
   // call either all of these are in the stage, or, when they are more than it holds, the last ones.
   void append(const Event* events, std::size_t count);
   void flush();
+  void begin_keyframe();
   // The file was deleted (not merely renamed): the rest would go nowhere, so that is an error.
   void check_still_there();
   void close(const std::string& footer_json);

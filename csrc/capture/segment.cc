@@ -129,6 +129,7 @@ std::string Segment::open_file(const std::string& folder) {
 }
 
 std::string Segment::map_shared(const std::string& folder) {
+  if (folder.empty()) return "no folder was given";
   std::string why = open_file(folder);
   if (why.empty()) {
     name_ = random_name();

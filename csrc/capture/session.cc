@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "capture/drain.h"
+#include "capture/flight_recorder.h"
+#include "capture/flight_signals.h"
 #include "capture/json.h"
 #include "capture/leftovers.h"
 #include "capture/names.h"
@@ -34,6 +36,7 @@ struct Recording {
   Recording(std::unique_ptr<Segment> memory, DrainOptions options, const ClockPair& begin)
       : segment(std::move(memory)),
         name_log(segment->names()),
+        flight(options.flight),
         drain(with_memory(std::move(options)), begin) {}
 
   DrainOptions with_memory(DrainOptions options) {
@@ -45,6 +48,7 @@ struct Recording {
 
   std::unique_ptr<Segment> segment;  // outlives the drain
   NameLog name_log;
+  std::shared_ptr<FlightRecorder> flight;  // nullptr: none. Outlives the drain, which fills it.
   Drain drain;
   SessionStats fixed;  // path, ring_capacity, clock anchors
   std::chrono::milliseconds interval{5};
@@ -73,18 +77,28 @@ void warn_on_stderr(const std::string& line) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
+// A signal would have ended the process: it may, once the flight recording is written.
+void obey_signal(Recording& recording) {
+  const int number = ending_signal();
+  if (number == 0) return;
+  recording.drain.write_before_end(name_of_signal(number));
+  end_by_signal(number);
+}
+
 void run_drain(Recording& recording) {
   pthread_setname_np(pthread_self(), "gpumemtrace");
   std::unique_lock lock(recording.mutex);
   while (!recording.stop) {
     lock.unlock();
     const bool hurry = recording.drain.pass();
+    if (recording.flight) obey_signal(recording);
     lock.lock();
     if (!hurry) {
       recording.wake.wait_for(lock, recording.interval, [&] { return recording.stop; });
     }
   }
   recording.drain.finish(recording.footer_json);
+  if (const int number = ending_signal(); recording.flight && number != 0) end_by_signal(number);
 }
 
 std::size_t ring_capacity_of(std::uint64_t bytes) {
@@ -152,6 +166,7 @@ SessionStats stats_of(const Recording& recording) {
   stats.drain_cpu_ns = drained.cpu_ns;
   stats.error = drained.error;
   stats.file_created = drained.file_created;
+  if (recording.flight) stats.flight_files = recording.flight->files();
   return stats;
 }
 
@@ -172,6 +187,7 @@ void after_fork_in_parent() {
 }
 
 void after_fork_in_child() {
+  forget_signals_after_fork();
   forget_producers_after_fork();
   forget_recovery_after_fork();
   thread_registry().forget_all_locked();
@@ -205,6 +221,7 @@ SessionStats stop_locked(State& session, const std::string& footer_json) {
   }
   recording->wake.notify_one();
   recording->thread.join();
+  if (recording->flight) give_back_signals();
   session.recording = nullptr;
   session.last = stats_of(*recording);
   session.last.skipped = skipped_events();
@@ -231,6 +248,23 @@ void set_process_handlers() {
   static_cast<void>(set);
 }
 
+void fly(DrainOptions& drain, const SessionOptions& options) {
+  const FlightWindowOptions window{.window_ns = options.flight_window_ms * 1'000'000U,
+                                   .most_bytes = options.flight_bytes};
+  drain.flight = std::make_shared<FlightRecorder>(
+      FlightOptions{.window = window,
+                    .path = options.path,
+                    .overwrite = options.overwrite,
+                    .time_resolution_ns = options.time_resolution_ns,
+                    .announce = options.announce,
+                    .warn = warn_on_stderr});
+  drain.output.is_file = false;
+  drain.output.make_sink = [flight = drain.flight] { return flight->make_sink(); };
+  // Groups go whole: a few of them should fit, at 8 bytes an event, which few runs need.
+  drain.output.events_per_keyframe =
+      std::clamp<std::uint64_t>(options.flight_bytes / 64, 4096, drain.output.events_per_keyframe);
+}
+
 }  // namespace
 
 void start_session(const SessionOptions& options) {
@@ -243,8 +277,10 @@ void start_session(const SessionOptions& options) {
   const auto to_ns = [](std::uint32_t ms) { return std::uint64_t{ms} * 1'000'000U; };
   DrainOptions drain;
   const std::size_t capacity = ring_capacity_of(options.ring_bytes);
-  auto segment = std::make_unique<Segment>(
-      Segment::Options{.ring_capacity = capacity, .folder = options.shared_memory_folder});
+  // A flight recorder has no file that what a killed process left could be added to.
+  const std::string folder = options.flight_window_ms != 0 ? "" : options.shared_memory_folder;
+  auto segment =
+      std::make_unique<Segment>(Segment::Options{.ring_capacity = capacity, .folder = folder});
   Ring* ring = drain.ring = make_ring(session, capacity, *segment);
   ring->set_patience(to_ns(options.block_timeout_ms));
   drain.lazy = options.lazy;
@@ -257,6 +293,8 @@ void start_session(const SessionOptions& options) {
   drain.output.make_sink = [path = options.path, overwrite = options.overwrite] {
     return std::make_unique<FileSink>(path, overwrite);
   };
+
+  if (options.flight_window_ms != 0) fly(drain, options);
 
   const ClockPair begin = read_clock_pair();
   const std::string recovery = recovery_json(*segment);
@@ -279,6 +317,7 @@ void start_session(const SessionOptions& options) {
     throw;
   }
   session.recording = recording.release();
+  if (session.recording->flight) take_signals();
   activate_ring(ring);
   start_collecting_leftovers(options.shared_memory_folder);
 }
@@ -295,6 +334,23 @@ SessionStats session_stats() {
   SessionStats stats = session.recording != nullptr ? stats_of(*session.recording) : session.last;
   stats.skipped = skipped_events();
   return stats;
+}
+
+std::string dump_flight(const std::string& path, bool overwrite) {
+  std::shared_ptr<FlightRecorder> flight;
+  {
+    State& session = state();
+    const std::lock_guard guard(session.mutex);
+    if (session.recording != nullptr) flight = session.recording->flight;
+  }
+  if (flight == nullptr) throw std::logic_error("no flight recording is going on");
+  // Without the lock: a fork and the end of the session wait for it.
+  const FlightFile file = flight->dump(path, overwrite);
+  if (file.error_number != 0) {
+    throw std::system_error(file.error_number, std::generic_category(), file.path);
+  }
+  if (!file.error.empty()) throw std::logic_error(file.error);
+  return file.path;
 }
 
 bool session_active() noexcept { return active_ring() != nullptr; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trace/export.h"
 
@@ -13,6 +14,11 @@ struct SessionOptions {
   std::string path;
   std::string metadata_json = "{}";  // the run record; more may follow by add_metadata
   bool overwrite = false;
+  // Keep the last so many ms in memory, and write them when there is reason to (flight_recorder.h);
+  // 0: write everything as it comes. `announce`: of files that the program didn't ask for.
+  std::uint64_t flight_window_ms = 0;
+  std::uint64_t flight_bytes = std::uint64_t{64} << 20;
+  bool announce = false;
   // The file is made when the first allocator event arrives; nothing is left behind if none did.
   bool lazy = false;
   std::uint64_t ring_bytes = std::uint64_t{8} << 20;
@@ -43,6 +49,7 @@ struct SessionStats {
   std::uint64_t begin_wall_ns = 0;       // and ns since 1970
   std::string error;                     // empty = none
   bool file_created = false;
+  std::vector<std::string> flight_files;  // written so far
 };
 
 // Throws std::system_error when the file can't be made, std::logic_error when a session is active.
@@ -54,6 +61,11 @@ GPUMEMTRACE_API SessionStats stop_session(const std::string& footer_json);
 
 GPUMEMTRACE_API SessionStats session_stats();
 GPUMEMTRACE_API bool session_active() noexcept;
+
+// Writes what a flight recording holds; an empty `path` lets it choose a name. Waits for the drain
+// thread. Throws std::system_error, and std::logic_error when no flight recording is going on, or no
+// allocator event has come yet.
+GPUMEMTRACE_API std::string dump_flight(const std::string& path, bool overwrite);
 
 // More of the run record: a JSON object. Without a session it is ignored.
 GPUMEMTRACE_API void add_metadata(const std::string& json);

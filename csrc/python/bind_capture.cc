@@ -26,6 +26,11 @@ std::string file_system_path(const py::object& path) {
   return py::reinterpret_steal<py::bytes>(bytes);
 }
 
+py::object from_file_system(const std::string& path) {
+  return py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size())));
+}
+
 // Lone surrogates become '?': a mark must not raise into the training loop.
 std::string utf8(const py::str& text) {
   PyObject* bytes = PyUnicode_AsEncodedString(text.ptr(), "utf-8", "replace");
@@ -37,11 +42,15 @@ void session_start(const py::object& path, const std::string& metadata_json, boo
                    bool lazy, std::uint64_t ring_bytes, std::uint32_t block_timeout_ms,
                    std::uint32_t drain_interval_ms, std::uint32_t flush_interval_ms,
                    std::uint32_t time_resolution_ns, std::uint32_t device_sample_interval_ms,
-                   const std::string& shared_memory_folder) {
+                   const std::string& shared_memory_folder, std::uint64_t flight_window_ms,
+                   std::uint64_t flight_bytes, bool announce) {
   const SessionOptions options{
       .path = file_system_path(path),
       .metadata_json = metadata_json,
       .overwrite = overwrite,
+      .flight_window_ms = flight_window_ms,
+      .flight_bytes = flight_bytes,
+      .announce = announce,
       .lazy = lazy,
       .ring_bytes = ring_bytes,
       .block_timeout_ms = block_timeout_ms,
@@ -63,8 +72,7 @@ void session_start(const py::object& path, const std::string& metadata_json, boo
 
 py::dict to_dict(const SessionStats& stats) {
   py::dict out;
-  out["path"] = py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefaultAndSize(
-      stats.path.data(), static_cast<Py_ssize_t>(stats.path.size())));
+  out["path"] = from_file_system(stats.path);
   out["events"] = stats.events;
   out["dropped"] = stats.dropped;
   out["skipped"] = stats.skipped;
@@ -79,6 +87,9 @@ py::dict to_dict(const SessionStats& stats) {
   out["begin_wall_ns"] = stats.begin_wall_ns;
   out["error"] = stats.error.empty() ? py::object(py::none()) : py::str(stats.error);
   out["file_created"] = stats.file_created;
+  py::list files;
+  for (const std::string& file : stats.flight_files) files.append(from_file_system(file));
+  out["flight_files"] = files;
   return out;
 }
 
@@ -99,6 +110,20 @@ py::dict session_stats() {
     stats = capture::session_stats();
   }
   return to_dict(stats);
+}
+
+py::object dump_flight(const py::object& path, bool overwrite) {
+  const std::string wanted = file_system_path(path);
+  std::string written;
+  try {
+    const py::gil_scoped_release release;
+    written = capture::dump_flight(wanted, overwrite);
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path.ptr());
+    throw py::error_already_set();
+  }
+  return from_file_system(written);
 }
 
 bool push(Event event) {
@@ -146,11 +171,15 @@ void register_capture(py::module_& module) {
              py::arg("ring_bytes") = 8 << 20, py::arg("block_timeout_ms") = 0,
              py::arg("drain_interval_ms") = 5, py::arg("flush_interval_ms") = 100,
              py::arg("time_resolution_ns") = 100, py::arg("device_sample_interval_ms") = 50,
-             py::arg("shared_memory_folder") = "/dev/shm",
+             py::arg("shared_memory_folder") = "/dev/shm", py::arg("flight_window_ms") = 0,
+             py::arg("flight_bytes") = 64 << 20, py::arg("announce") = false,
              "Begin to record. OSError: the file can't be made. RuntimeError: already recording.");
   module.def("session_stop", &session_stop, py::arg("footer_json"),
              "Drain, close the file, return the final figures; without a session only those.");
   module.def("session_stats", &session_stats);
+  module.def("dump_flight", &dump_flight, py::arg("path"), py::arg("overwrite") = false,
+             "Write what a flight recording holds, return the path. OSError: the file can't be "
+             "written. RuntimeError: there is nothing to write.");
   module.def("session_active", &capture::session_active);
   module.def("add_metadata", &capture::add_metadata, py::arg("json"),
              py::call_guard<py::gil_scoped_release>());

@@ -109,7 +109,8 @@ enum DeviceUsedFlags : std::uint32_t {
 };
 
 enum StepFlags : std::uint32_t {
-  kStepSet = 1,  // the number is set here, no step ended (a trace that begins at step 100)
+  kStepSet = 1,     // the number is set here, no step ended (a trace that begins at step 100)
+  kStepInside = 2,  // the trace begins inside this step (with kStepSet), so it isn't whole
 };
 
 // Of a site: whose call site it names, or why it names none. The stack of an alloc or a failed one;

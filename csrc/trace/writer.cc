@@ -111,7 +111,7 @@ bool Writer::end_chunk(ChunkHeader header) {
   header.payload_crc = crc32c(chunk_.data() + sizeof(ChunkHeader), header.payload_bytes);
   header.header_crc = crc32c(&header, offsetof(ChunkHeader, header_crc));
   std::memcpy(chunk_.data(), &header, sizeof header);
-  index_.append(describe(header, bytes_written_));
+  if (options_.keeps_index) index_.append(describe(header, bytes_written_));
   if (!write(chunk_.data(), chunk_.size())) return false;
   ++chunks_written_;
   return true;
@@ -177,6 +177,22 @@ bool Writer::flush() noexcept {
   }
   events_written_ += staged_;
   staged_ = 0;
+  return true;
+}
+
+bool Writer::append_chunk(const ChunkHeader& header, const std::uint8_t* payload) noexcept {
+  if (!flush()) return false;
+  try {
+    begin_chunk();
+    chunk_.insert(chunk_.end(), payload, payload + header.payload_bytes);
+    if (!end_chunk(header)) return false;
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", ENOMEM);
+  }
+  if (header.type == static_cast<std::uint16_t>(ChunkType::kEvents)) {
+    events_written_ += header.count;
+  }
+  begin_keyframe();  // what follows would build on our own history, which has not seen it
   return true;
 }
 

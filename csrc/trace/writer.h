@@ -29,6 +29,7 @@ struct WriterOptions {
   // Where events wait for their chunk, room for events_per_chunk of them; nullptr: in memory of the
   // writer's own. Must outlive it.
   Event* stage = nullptr;
+  bool keeps_index = true;  // false: will never be closed, so its memory must not grow for that
 };
 
 // What stands in a file that another writer began.
@@ -63,6 +64,11 @@ class GPUMEMTRACE_API Writer {
   // one goes out when more come, the rest with flush() or close(), and before any JSON.
   bool append(const Event* events, std::size_t count) noexcept;
   bool flush() noexcept;
+  // The next chunk of events will be a keyframe.
+  void begin_keyframe() noexcept { events_since_keyframe_ = 0; }
+  // A chunk of events or names that another Writer has made, with the same time resolution: events
+  // of a chain in their order, a keyframe first. It is numbered anew.
+  bool append_chunk(const ChunkHeader& header, const std::uint8_t* payload) noexcept;
   // Flush, footer (chunk index + a JSON object), trailer. Idempotent.
   bool close(const char* footer_json, std::size_t size_bytes) noexcept;
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpumemtrace.analysis.facts import FlightRecording, flight_recording
 from gpumemtrace.analysis.lines import LineStream, feed_lines
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
@@ -43,6 +44,7 @@ class CheckResult:
     ``counts``: anomaly -> how many; ``diagnostics`` names the first of each kind.
     ``live_blocks``: blocks in use at the end. ``unseen_allocs``: frees of blocks whose alloc was
     lost in a gap or came before the trace. ``dropped_events``: lost, as the trace itself says.
+    ``flight``: what a flight recording did not keep, None for any other trace.
     """
 
     verdict: str
@@ -54,6 +56,7 @@ class CheckResult:
     unseen_allocs: int
     dropped_events: int
     complete: bool
+    flight: FlightRecording | None
 
     @property
     def exit_status(self) -> int:
@@ -104,6 +107,7 @@ def judge(trace: TraceData, stream: LineStream) -> CheckResult:
         unseen_allocs=stream.unseen_allocs,
         dropped_events=trace.dropped_events,
         complete=trace.complete,
+        flight=flight_recording(trace.run_record),
     )
 
 

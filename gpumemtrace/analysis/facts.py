@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpumemtrace.trace_data import TraceData
 
 __all__ = [
     "DeviceFacts",
+    "FlightRecording",
     "Simulated",
     "TraceFacts",
     "device_facts",
+    "flight_recording",
     "simulated_run",
     "trace_facts",
     "uses_expandable_segments",
@@ -37,11 +39,34 @@ class Simulated:
 
 
 @dataclass(frozen=True)
+class FlightRecording:
+    """The trace is the end of a recording whose beginning was not kept.
+
+    ``trigger``: what made the recorder write it (``end``, ``oom``, ``dump``, ``sigusr2``, or the
+    signal that ended the process). ``window_s``: what it was told to keep. Of the time before: its
+    ``events_before`` (0 = everything was kept), how many were lost (``dropped_before``), requests
+    that failed (``ooms_before``), and by device and line the ``peak_bytes_before``.
+    """
+
+    window_s: float
+    trigger: str
+    events_before: int
+    dropped_before: int
+    ooms_before: int
+    peak_bytes_before: Mapping[int, Mapping[str, int]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-like values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class TraceFacts:
     """What a trace or slice is, for the heading of a view.
 
     ``steps``: completed ones. ``shown_records`` of ``all_records``: in a slice, how much of the
-    whole it is. ``dropped_events``: lost while recording. ``devices``: those with events.
+    whole it is. ``dropped_events``: lost while recording. ``flight``: None unless it is a flight
+    recording. ``devices``: those with events.
     """
 
     path: str | None
@@ -51,6 +76,7 @@ class TraceFacts:
     shown_records: int
     all_records: int
     dropped_events: int
+    flight: FlightRecording | None
     devices: Mapping[int, DeviceFacts]
 
 
@@ -64,6 +90,7 @@ def trace_facts(trace: TraceData) -> TraceFacts:
         shown_records=trace.record_count,
         all_records=trace.whole_record_count,
         dropped_events=trace.dropped_events,
+        flight=flight_recording(trace.run_record),
         devices={number: device_facts(trace.run_record, number) for number in trace.active_devices},
     )
 
@@ -85,6 +112,34 @@ def simulated_run(run_record: Mapping[str, Any]) -> Simulated | None:
     if not isinstance(simulated, dict):
         return Simulated(str(simulated), ())
     return Simulated(str(simulated.get("gpu")), tuple(simulated.get("approximations") or ()))
+
+
+def flight_recording(run_record: Mapping[str, Any]) -> FlightRecording | None:
+    """Return how much of the recording this trace is; None for one that is written as it comes."""
+    told = run_record.get("flight_recorder")
+    if not isinstance(told, dict):
+        return None
+    before = told.get("before")
+    before = before if isinstance(before, dict) else {}
+    devices = before.get("devices")
+    peaks = {
+        device["device"]: device["peak_bytes"]
+        for device in (devices if isinstance(devices, list) else ())
+        if isinstance(device, dict) and isinstance(device.get("peak_bytes"), dict)
+    }
+    return FlightRecording(
+        window_s=_count(told, "window_ns") / 1e9,
+        trigger=str(told.get("trigger", "end")),
+        events_before=_count(before, "events"),
+        dropped_before=_count(before, "dropped"),
+        ooms_before=_count(before, "ooms"),
+        peak_bytes_before=peaks,
+    )
+
+
+def _count(values: Mapping[str, Any], key: str) -> int:
+    value = values.get(key)
+    return value if isinstance(value, int) else 0
 
 
 def uses_expandable_segments(run_record: Mapping[str, Any]) -> bool:

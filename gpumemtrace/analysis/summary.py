@@ -14,6 +14,7 @@ from gpumemtrace.analysis.facts import (
     DeviceFacts,
     Simulated,
     device_facts,
+    flight_recording,
     simulated_run,
 )
 from gpumemtrace.analysis.lines import LINES, LineConsumer, LineStream, feed_lines
@@ -87,6 +88,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values. Keys are added by later versions, none goes away."""
+        flight = flight_recording(self.run_record)
         top = max(self.devices, key=lambda d: d.highest.size_bytes, default=None)
         return {
             "trace": {
@@ -104,6 +106,7 @@ class Summary:
                     "gpu": self.simulated.gpu,
                     "approximations": list(self.simulated.approximations),
                 },
+                "flight_recorder": None if flight is None else flight.to_dict(),
                 "verdict": self.check.verdict,
                 "error": None if self.error is None else self.error.to_dict(),
             },

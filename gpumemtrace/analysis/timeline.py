@@ -14,8 +14,10 @@ from gpumemtrace.analysis.driver_time import Flush, find_flushes
 from gpumemtrace.analysis.endings import find_failures
 from gpumemtrace.analysis.facts import (
     DeviceFacts,
+    FlightRecording,
     Simulated,
     device_facts,
+    flight_recording,
     simulated_run,
 )
 from gpumemtrace.analysis.lines import (
@@ -68,6 +70,7 @@ class Timeline:
 
     path: str | None
     simulated: Simulated | None
+    flight: FlightRecording | None
     start_ns: int
     end_ns: int
     devices: tuple[DeviceTimeline, ...]
@@ -160,6 +163,7 @@ class TimelineBuilder:
         return Timeline(
             path=trace.path,
             simulated=simulated_run(trace.run_record),
+            flight=flight_recording(trace.run_record),
             start_ns=self._start_ns,
             end_ns=trace.time_span_ns[1],
             devices=tuple(

@@ -18,6 +18,8 @@ The environment is how the launcher speaks to the processes that the script star
 ``GPUMEMTRACE_RING_BYTES``             see ``install``
 ``GPUMEMTRACE_ON_FULL``                ``drop`` or ``block``
 ``GPUMEMTRACE_BLOCK_TIMEOUT_MS``       see ``install``
+``GPUMEMTRACE_FLIGHT_RECORDER``        a time like ``60s``: see ``install``
+``GPUMEMTRACE_FLIGHT_RECORDER_BYTES``  see ``install``
 ``GPUMEMTRACE_DEVICE_SAMPLE_INTERVAL_MS``  see ``install``
 ``GPUMEMTRACE_PARENT``                 set by us: the process that the output's plain name is for
 =====================================  ==========================================================
@@ -29,6 +31,8 @@ import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from gpumemtrace.units import parse_seconds
 
 __all__ = ["RecordingOptions", "is_switched_on"]
 
@@ -54,6 +58,8 @@ class RecordingOptions:
     time_resolution_ns: int = 100
     ring_bytes: int = 8 << 20
     block_timeout_ms: int = 20
+    flight_recorder: str | None = None
+    flight_recorder_bytes: int = 64 << 20
     device_sample_interval_ms: int = 50
 
     def __post_init__(self) -> None:
@@ -82,7 +88,17 @@ class RecordingOptions:
         _check_integer("time_resolution_ns", self.time_resolution_ns, 1, 1_000_000_000)
         _check_integer("ring_bytes", self.ring_bytes, 4096, 16 << 30)
         _check_integer("block_timeout_ms", self.block_timeout_ms, 1, 10_000)
+        _check_integer("flight_recorder_bytes", self.flight_recorder_bytes, 1 << 20, 1 << 40)
+        if self.flight_recorder is not None and not 1 <= self.flight_window_ms <= 7 * 86_400_000:
+            raise ValueError(f"flight_recorder is between 1ms and 168h, not {self.flight_recorder}")
         _check_integer("device_sample_interval_ms", self.device_sample_interval_ms, 0, 3_600_000)
+
+    @property
+    def flight_window_ms(self) -> int:
+        """Milliseconds that a flight recording keeps; 0 when everything is written."""
+        if self.flight_recorder is None:
+            return 0
+        return round(parse_seconds(self.flight_recorder) * 1000)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> RecordingOptions:
@@ -127,7 +143,7 @@ def _parse(name: str, text: str) -> object:
         return None if text.lower() == "none" else text.lower()
     if name == "stacks_steps":
         return range(*(int(number) for number in text.split(":")))
-    if name in ("output", "on_full"):
+    if name in ("output", "on_full", "flight_recorder"):
         return text
     if name in ("force", "quiet", "modules", "confidential"):
         return text.lower() not in ("0", "false", "no", "off")

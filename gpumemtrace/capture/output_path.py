@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -12,7 +13,7 @@ from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.rank import local_rank, rank
 from gpumemtrace.errors import InstallError
 
-__all__ = ["choose_path", "script_name"]
+__all__ = ["check_writable", "choose_path", "script_name"]
 
 SUFFIX = ".gmt"
 
@@ -54,6 +55,12 @@ def choose_path(options: RecordingOptions, *, may_raise: bool = True) -> Path:
         what = "is a folder" if path.is_dir() else "is there already"
         raise InstallError(f"{path} {what}: choose another path, or overwrite with force (-f)")
     return _numbered(path)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise `PermissionError` where no file can be made."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def script_name() -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gpumemtrace.units import format_count
 
-__all__ = ["describe_file", "say"]
+__all__ = ["describe_file", "describe_flight", "say"]
 
 
 class _Stats(Protocol):
@@ -23,6 +23,8 @@ class _Stats(Protocol):
     def bytes_written(self) -> int: ...
     @property
     def error(self) -> str | None: ...
+    @property
+    def flight_files(self) -> list[str]: ...
 
 
 def say(text: str) -> None:
@@ -35,8 +37,7 @@ def say(text: str) -> None:
 def describe_file(path: Path, stats: _Stats) -> str:
     """Return what a recording has left behind in ``path``, and what to type next."""
     is_there = os.path.lexists(path)  # never raises
-    with contextlib.suppress(ValueError, OSError):
-        path = path.relative_to(Path.cwd())
+    path = _as_typed(path)
     if not is_there:
         return f"no trace is left: {path}: {stats.error or 'the file was deleted'}"
     wrote = "wrote"
@@ -48,3 +49,22 @@ def describe_file(path: Path, stats: _Stats) -> str:
         f"{wrote} {path} ({events}{lost}, {stats.bytes_written / 2**20:.1f} MiB); "
         f"next: gpumemtrace summary {shlex.quote(str(path))}"
     )
+
+
+def describe_flight(window: str, stats: _Stats) -> str:
+    """Return which files a flight recording has left behind, and what to type next."""
+    *earlier, last = (str(_as_typed(Path(file))) for file in stats.flight_files)
+    cut = "" if stats.error is None else f", cut short: {stats.error}"
+    also = f"; before: {', '.join(earlier)}" if earlier else ""
+    lost = f", {stats.dropped:,} lost" if stats.dropped else ""
+    return (
+        f"wrote {last} (the last {window} of {stats.events:,} events{lost}, "
+        f"{stats.bytes_written / 2**20:.1f} MiB{cut}){also}; "
+        f"next: gpumemtrace summary {shlex.quote(last)}"
+    )
+
+
+def _as_typed(path: Path) -> Path:
+    with contextlib.suppress(ValueError, OSError):
+        return path.relative_to(Path.cwd())
+    return path

@@ -3,7 +3,7 @@
 One session a process. It ends with `Session.close`, or with the interpreter (``atexit``; also at
 the end of ``multiprocessing`` workers, which skip that). Whatever else ends the process, the file
 holds all but the last 100 ms, since the native drain flushes that often: no signal handler is set
-and no exit status changed.
+(but by a flight recording, which holds everything in memory) and no exit status changed.
 
 A forked child does not record into its parent's file. If it brings up CUDA itself (its parent had
 not), it begins a session of its own at that moment.
@@ -29,8 +29,8 @@ from gpumemtrace.capture.auto_phases import AutoPhases
 from gpumemtrace.capture.call_sites import begin_stacks, end_stacks, stacks_step
 from gpumemtrace.capture.modules import module_watch_step, stop_module_watch, watch_modules
 from gpumemtrace.capture.options import RecordingOptions
-from gpumemtrace.capture.output_path import choose_path
-from gpumemtrace.capture.say import describe_file, say
+from gpumemtrace.capture.output_path import check_writable, choose_path
+from gpumemtrace.capture.say import describe_file, describe_flight, say
 from gpumemtrace.capture.session_stats import SessionStats, stats_of
 from gpumemtrace.capture.steps import counter
 from gpumemtrace.capture.watch import forget_names
@@ -64,6 +64,8 @@ def install(
     time_resolution_ns: int = 100,
     ring_bytes: int = 8 << 20,
     block_timeout_ms: int = 20,
+    flight_recorder: str | float | None = None,
+    flight_recorder_bytes: int = 64 << 20,
     device_sample_interval_ms: int = 50,
 ) -> Session:
     """Begin to record every allocation of CUDA memory in this process, into ``path``.
@@ -90,6 +92,9 @@ def install(
     ``confidential``: no paths of folders in the file, nor the name of the host.
     ``time_resolution_ns``: times are stored in multiples of it; finer costs more bytes.
     ``ring_bytes``: memory between the training and the writer, 64 bytes an event.
+    ``flight_recorder``: a time like ``"60s"`` or a number of seconds: keep only that long, in
+    memory (in ``flight_recorder_bytes`` at most), and write it at the end, when memory runs out,
+    on a signal, or by `dump`; see docs/recording.md.
     ``device_sample_interval_ms``: how often the memory of the whole GPU is looked at; 0 = never.
 
     While a session records, another ``install()`` returns that session and changes nothing, so that
@@ -114,6 +119,8 @@ def install(
         time_resolution_ns=time_resolution_ns,
         ring_bytes=ring_bytes,
         block_timeout_ms=block_timeout_ms,
+        flight_recorder=None if flight_recorder is None else str(flight_recorder),
+        flight_recorder_bytes=flight_recorder_bytes,
         device_sample_interval_ms=device_sample_interval_ms,
     )
     with _lock:
@@ -182,6 +189,8 @@ class Session:
         record["device_sample_interval_ms"] = options.device_sample_interval_ms
         self._known: dict[str, Any] = {key: record[key] for key in run_record.late()}
         try:
+            if options.flight_recorder is not None:
+                check_writable(path.parent)  # it would show at the end, when it is too late
             _core.session_start(
                 str(path),
                 metadata_json=json.dumps(record),
@@ -191,6 +200,9 @@ class Session:
                 block_timeout_ms=options.block_timeout_ms if options.on_full == "block" else 0,
                 time_resolution_ns=options.time_resolution_ns,
                 device_sample_interval_ms=options.device_sample_interval_ms,
+                flight_window_ms=options.flight_window_ms,
+                flight_bytes=options.flight_recorder_bytes,
+                announce=announce,
             )
         except OSError as error:
             self._not_recording(error)
@@ -248,11 +260,16 @@ class Session:
                 counter.end_session()
                 self._final = stats_of(_core.session_stop(json.dumps(footer)))
                 if self._announce and self._final.file_created:
-                    say(describe_file(self._path, self._final))
+                    say(self._describe(self._final))
             else:
                 self._final = stats_of(_core.session_stats())
             if _current is self:
                 _current = None
+
+    def _describe(self, stats: SessionStats) -> str:
+        if self._options.flight_recorder is not None:
+            return describe_flight(self._options.flight_recorder, stats)
+        return describe_file(self._path, stats)
 
     def _look(self) -> None:
         """Put the automatic phases' hooks into torch."""

@@ -35,6 +35,8 @@ class SessionStats:
     """Why nothing more is written (disk full, no permission, file deleted); None = all is well."""
     file_created: bool
     """False while no event has come that makes the file worth having."""
+    flight_files: list[str]
+    """Files that a flight recording has written so far."""
 
 
 def stats_of(native: dict[str, Any]) -> SessionStats:

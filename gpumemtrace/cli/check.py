@@ -81,6 +81,10 @@ def describe(result: CheckResult) -> str:
         f"{format_count(result.frees, 'free')}, "
         f"{format_count(result.live_blocks, 'block')} in use at the end"
     ]
+    from gpumemtrace.analysis.flight_wording import describe_not_kept
+
+    if result.flight is not None:
+        parts.append(f"flight recording: {describe_not_kept(result.flight)}")
     if result.dropped_events:
         parts.append(f"{format_count(result.dropped_events, 'event')} lost")
     if result.unseen_allocs:

@@ -69,6 +69,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _facts(trace: Trace, result: CheckResult) -> dict[str, Any]:
+    from gpumemtrace.analysis.facts import flight_recording
+
+    flight = flight_recording(trace.run_record)
     hours = trace.duration_ns / 3.6e12
     return {
         "path": trace.path,
@@ -86,4 +89,5 @@ def _facts(trace: Trace, result: CheckResult) -> dict[str, Any]:
         "devices": list(trace.devices),
         "problems": [problem.message for problem in trace.problems],
         "simulated": trace.run_record.get("simulated"),
+        "flight_recorder": None if flight is None else flight.to_dict(),
     }

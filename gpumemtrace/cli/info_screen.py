@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpumemtrace.analysis.facts import flight_recording
+from gpumemtrace.analysis.flight_wording import describe_recording
 from gpumemtrace.cli.training_wording import describe_training
 from gpumemtrace.cli.wording import describe_run
 from gpumemtrace.units import format_bytes, format_count, format_duration
@@ -35,6 +37,8 @@ def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
             "are dropped, counted, and marked as a gap",
         ),
     ]
+    if (flight := flight_recording(record)) is not None:
+        lines.append(("kept", describe_recording(flight)))
     size = format_bytes(facts["file_bytes"])
     if facts["bytes_per_event"] is not None:
         size += f", {facts['bytes_per_event']:.2f} bytes/event"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gpumemtrace.cli.options import add_force, add_quiet, parse_steps
+from gpumemtrace.cli.options import add_force, add_quiet, parse_size_bytes, parse_steps
 from gpumemtrace.errors import GpuMemTraceError
 from gpumemtrace.units import parse_bytes
 
@@ -110,6 +110,19 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         help="with --on-full block: drop after waiting this long (default: 20)",
     )
     parser.add_argument(
+        "--flight-recorder",
+        metavar="TIME",
+        help="keep only the last TIME (60s, 5min) in memory, and write it at the end, when memory "
+        "runs out, on SIGTERM and SIGUSR2, and by gpumemtrace.dump()",
+    )
+    parser.add_argument(
+        "--flight-memory",
+        metavar="SIZE",
+        type=parse_size_bytes,
+        default=64 << 20,
+        help="with --flight-recorder: the most memory that it may take (default: 64MiB)",
+    )
+    parser.add_argument(
         "--device-interval",
         metavar="MS",
         type=int,
@@ -137,6 +150,8 @@ def recording_of(args: argparse.Namespace) -> RecordingOptions:
             ring_bytes=args.ring_bytes,
             on_full=args.on_full,
             block_timeout_ms=args.block_timeout,
+            flight_recorder=args.flight_recorder,
+            flight_recorder_bytes=args.flight_memory,
             device_sample_interval_ms=args.device_interval,
         )
     except ValueError as error:
@@ -151,6 +166,9 @@ def command_of(args: argparse.Namespace) -> list[str]:
     command += ["--ring-bytes", str(options.ring_bytes)]
     command += ["--on-full", options.on_full]
     command += ["--block-timeout", str(options.block_timeout_ms)]
+    if options.flight_recorder is not None:
+        command += ["--flight-recorder", options.flight_recorder]
+        command += ["--flight-memory", str(options.flight_recorder_bytes)]
     command += ["--device-interval", str(options.device_sample_interval_ms)]
     if options.output is not None:
         command += ["--output", str(options.output)]

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from gpumemtrace.analysis.answers import Answers
 from gpumemtrace.analysis.endings import describe_losses
+from gpumemtrace.analysis.facts import flight_recording
+from gpumemtrace.analysis.flight_wording import describe_recording
 from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.analysis.peaks import Peak
 from gpumemtrace.analysis.summary import DeviceSummary, Summary
@@ -86,6 +88,8 @@ def _what_went_wrong(summary: Summary) -> list[str]:
 def _what_is_missing(summary: Summary) -> list[str]:
     """Losses, and damage to the file."""
     lines = []
+    if (flight := flight_recording(summary.run_record)) is not None:
+        lines.append(describe_recording(flight))
     if summary.dropped_events:
         lines.append(f"{describe_losses(summary.dropped_events)}.")
     if not summary.complete and summary.check.verdict != "recovered":

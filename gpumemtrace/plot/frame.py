@@ -19,6 +19,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from gpumemtrace.analysis.facts import DeviceFacts, TraceFacts
+from gpumemtrace.analysis.flight_wording import describe_not_kept
 from gpumemtrace.plot.style import memory_unit
 from gpumemtrace.plot.theme import faint, ink, quiet
 from gpumemtrace.units import format_bytes, format_count, format_duration
@@ -125,6 +126,8 @@ def context_of(facts: TraceFacts, *more: str) -> str:
         parts.append(f"showing {facts.shown_records:,} of {facts.all_records:,} records")
     if facts.simulated is not None:
         parts.append(f"simulated {facts.simulated.gpu}")
+    if facts.flight is not None:
+        parts.append(f"flight recording, {describe_not_kept(facts.flight)}")
     if facts.dropped_events:
         parts.append(f"{format_count(facts.dropped_events, 'event')} lost")
     return "   ".join([*parts, *more])

@@ -80,6 +80,7 @@ def facts_of(timeline: Timeline) -> TraceFacts:
         shown_records=timeline.shown_records,
         all_records=timeline.all_records,
         dropped_events=0,  # the key tells them
+        flight=timeline.flight,
         devices={device.device: device.facts for device in timeline.devices},
     )
 

@@ -8,6 +8,8 @@ from typing import Literal
 
 from gpumemtrace.analysis.advice import describe_bottleneck
 from gpumemtrace.analysis.endings import describe_losses
+from gpumemtrace.analysis.facts import flight_recording
+from gpumemtrace.analysis.flight_wording import describe_recording
 from gpumemtrace.analysis.growth import DeviceGrowth
 from gpumemtrace.analysis.growth_wording import describe_growth
 from gpumemtrace.analysis.oom_wording import describe_cause, describe_outside
@@ -156,6 +158,9 @@ def _of_recording(results: Results) -> Iterator[Verdict]:
         )
     else:
         yield Verdict("good", "No event was lost.", "losses")
+    if (flight := flight_recording(summary.run_record)) is not None:
+        text = describe_recording(flight)
+        yield Verdict("warning" if flight.events_before else "good", text, "losses")
     if summary.check.verdict == "corrupt":
         yield Verdict("bad", "The file is damaged, or events contradict each other.", "losses")
     elif summary.check.verdict == "recovered":
