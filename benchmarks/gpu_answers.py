@@ -19,6 +19,7 @@ from category_truth import CLASSES, scores_of  # noqa: E402
 
 import gpumemtrace  # noqa: E402
 from gpumemtrace.analysis.categories import CATEGORY_NAMES  # noqa: E402
+from gpumemtrace.analysis.peak_live_set import PeakLiveSet  # noqa: E402
 from gpumemtrace.analysis.step_phases import find_step_phases  # noqa: E402
 
 __all__ = ["PROGRAMS", "compare_categories", "compare_modules", "compare_phases"]
@@ -64,23 +65,36 @@ def compare_categories(folder: Path) -> list[str]:
     return rows
 
 
-def compare_modules(trace_path: Path, workload: str) -> list[str]:
-    """The peak by module: sums, equal layers, and parameters and gradients of the model's sizes."""
-    peak = gpumemtrace.open(trace_path).peak()
-    sums_equal = sum(group.size_bytes for group in peak.group_by("module")) == peak.size_bytes
-
+def bytes_by_module(peak: PeakLiveSet) -> dict[str, dict[str, int]]:
+    """Category -> module -> requested bytes in use at a peak."""
     keys, names = peak.owners.keys("module")
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for key, category, size in zip(
-        keys.tolist(),
-        peak.blocks.category_id.tolist(),
-        peak.blocks.requested_bytes.tolist(),
-        strict=True,
-    ):
+    blocks = peak.blocks
+    columns = (keys, blocks.category_id, blocks.requested_bytes)
+    for key, category, size in zip(*(column.tolist() for column in columns), strict=True):
         found[CATEGORY_NAMES[category]][names[key]] += size
+    return found
 
+
+def compare_modules(trace_path: Path, workload: str) -> list[str]:
+    """The peak by module: sums, equal layers, and parameters of the model's sizes.
+
+    Activations are those in use at the peak of the second step's forward, which is its end.
+    """
+    trace = gpumemtrace.open(trace_path)
+    peak = trace.peak()
+    sums_equal = sum(group.size_bytes for group in peak.group_by("module")) == peak.size_bytes
+    found = bytes_by_module(peak)
+
+    forward = next(
+        span
+        for span in trace.phases
+        if span.name == "forward" and span.start_ns >= trace.steps[1].start_ns
+    )
+    in_forward = trace.slice(time_ns=(forward.start_ns, forward.end_ns)).peak()
+    activations = bytes_by_module(in_forward)["activation"]
     layers: dict[str, set[int]] = defaultdict(set)
-    for name, size in found["activation"].items():
+    for name, size in activations.items():
         if place := re.search(r"\b(?:h|layers)\.(\d+)\b", name):
             layers[name.replace(place[0], place[0].replace(place[1], "*"), 1)].add(size)
     unequal = {name: sorted(sizes) for name, sizes in layers.items() if len(sizes) > 1}
@@ -99,12 +113,12 @@ def compare_modules(trace_path: Path, workload: str) -> list[str]:
         for name, size in expected.items()
         if found["parameter"].get(name, 0) != size
     }
-    total = sum(found["activation"].values())
     ok = sums_equal and not unequal and not wrong and layers
     return [
         f"{'PASS' if ok else 'FAIL'} {workload} by module: sum equals the peak {sums_equal}; "
         f"{len(layers)} modules of a layer, {len(unequal)} of them not equal in all layers "
-        f"(activations: {total:,} B); parameters of {len(expected)} modules, {len(wrong)} off",
+        f"(activations: {sum(activations.values()):,} B); parameters of {len(expected)} modules, "
+        f"{len(wrong)} off",
         *(f"     {name}: {sizes}" for name, sizes in list(unequal.items())[:5]),
         *(f"     {name}: {sizes}" for name, sizes in list(wrong.items())[:5]),
     ]
