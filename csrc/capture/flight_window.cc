@@ -42,12 +42,12 @@ void merge(std::string& known, std::string later) {
     std::map<std::string, std::string> members;
     for (auto& [key, value] : json_members(known)) members[key] = std::move(value);
     for (auto& [key, value] : json_members(later)) members[key] = std::move(value);
-    later = "{";
+    later.clear();
     for (const auto& [key, value] : members) {
-      if (later.size() > 1) later += ',';
+      later += later.empty() ? '{' : ',';
       later += key + ':' + value;
     }
-    later += '}';
+    later += later.empty() ? "{}" : "}";
   }
   known = std::move(later);
 }
