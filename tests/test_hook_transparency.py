@@ -217,7 +217,10 @@ def test_reduce_overhead(tmp_path: Path) -> None:
         hook_child.start()
         torch.manual_seed(0)
 
-        @torch.compile(mode="reduce-overhead", backend="cudagraphs")
+        # torch 2.6 gives this backend no mode; it uses graph trees anyway.
+        knows_mode = int(torch.__version__.split(".")[1]) > 6
+
+        @torch.compile(mode="reduce-overhead" if knows_mode else None, backend="cudagraphs")
         def f(x, w):
             return (x @ w).relu() @ w
 
