@@ -23,40 +23,23 @@ pytestmark = pytest.mark.simgpu
 # Blocks that are split and others that are not, freed at random; memory given back to the driver,
 # blocks that wait for another stream, a private pool. Torch's counters at every step.
 STEPS = """
-    import json, random, sys, time
+    import json, sys, time
     import torch
     import hook_child
-    from gpumemtrace import _core
-    from gpumemtrace.capture import allocator
 
-    allocator.ensure_installed()
-    _core.session_start(hook_child.TRACE, metadata_json="{}", ring_bytes=8 << 20,
-                        flight_window_ms=400, time_resolution_ns=100)
-    allocator.record_baseline()
-    chosen = random.Random(int(sys.argv[1]))
-    side = [torch.cuda.Stream(device) for device in range(2)]
+    hook_child.start(ring_bytes=8 << 20, flight_window_ms=400, time_resolution_ns=100)
+    churn = hook_child.Churn(int(sys.argv[1]), shared=0.05, emptied=0.005)
     pool = torch.cuda.MemPool()
     with torch.cuda.use_mem_pool(pool):
         inside = [torch.empty(3_300_000 * i, dtype=torch.uint8, device="cuda") for i in (1, 2)]
-    kept = []
     steps = hook_child.Steps()
     begin = time.monotonic()
     while time.monotonic() < begin + 1.5:
-        for _ in range(60):
-            device = chosen.randrange(2)
-            size = chosen.choice([100, 3000, 70_000, 1_500_000, 3_300_000, 12_000_000, 25_000_000])
-            kept.append(torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}"))
-            if chosen.random() < 0.05:
-                kept[-1].record_stream(side[device])
-            if chosen.random() < 0.005:
-                torch.cuda.empty_cache()
-            while len(kept) > 12 and chosen.random() < 0.7:
-                kept.pop(chosen.randrange(len(kept)))
+        churn.go(60)
         time.sleep(0.005)
         steps.end()
-    stats = _core.session_stop("{}")
-    assert stats["dropped"] == 0
-    print(json.dumps([stats["events"], len(kept) + len(inside)]))
+    stats = hook_child.stop()
+    print(json.dumps([stats["events"], len(churn.kept) + len(inside)]))
     print(json.dumps(steps.counters))
 """
 

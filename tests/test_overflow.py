@@ -17,33 +17,18 @@ pytestmark = pytest.mark.simgpu
 # Bursts far larger than the ring; after each a pause, an allocation on each device, and a step mark
 # beside which torch's own counters are printed.
 BURSTS = """
-    import json, random, sys, time
+    import json, sys, time
     import torch
     import hook_child
     from gpumemtrace import _core
-    from gpumemtrace.capture import allocator
 
-    allocator.ensure_installed()
-    _core.session_start(hook_child.TRACE, metadata_json="{}", ring_bytes=4096,
-                        block_timeout_ms=int(sys.argv[2]), drain_interval_ms=5)
-    allocator.record_baseline()
-    chosen = random.Random(int(sys.argv[1]))
-    side = [torch.cuda.Stream(device) for device in range(2)]
-    kept = []
+    hook_child.start(ring_bytes=4096, block_timeout_ms=int(sys.argv[2]), drain_interval_ms=5)
+    churn = hook_child.Churn(int(sys.argv[1]), shared=0.1, emptied=0.01)
     steps = hook_child.Steps()
     for _ in range(6):
-        for _ in range(1500):
-            device = chosen.randrange(2)
-            size = chosen.choice([100, 3000, 70_000, 1_500_000, 3_300_000, 12_000_000, 25_000_000])
-            kept.append(torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}"))
-            if chosen.random() < 0.1:
-                kept[-1].record_stream(side[device])
-            if chosen.random() < 0.01:
-                torch.cuda.empty_cache()
-            while len(kept) > 12 and chosen.random() < 0.7:
-                kept.pop(chosen.randrange(len(kept)))
+        churn.go(1500)
         time.sleep(0.05)
-        kept += [torch.empty(512, device=f"cuda:{device}") for device in range(2)]
+        churn.kept += [torch.empty(512, device=f"cuda:{device}") for device in range(2)]
         steps.end()
     stats = _core.session_stop("{}")
     print(json.dumps(stats["dropped"]), json.dumps(stats["stalls"]), stats["stalled_ns"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from typing import Any
 
 TRACE = os.environ.get("HOOK_TRACE")
@@ -22,7 +23,7 @@ def start(**options: Any) -> None:
     from gpumemtrace.capture import allocator
 
     allocator.ensure_installed()
-    _core.session_start(TRACE, metadata_json="{}", ring_bytes=64 << 20, **options)
+    _core.session_start(TRACE, metadata_json="{}", **{"ring_bytes": 64 << 20, **options})
     allocator.record_baseline()
 
 
@@ -35,6 +36,35 @@ def stop() -> dict[str, Any]:
     stats: dict[str, Any] = _core.session_stop("{}")
     assert stats["dropped"] == 0 and stats["error"] is None, stats
     return stats
+
+
+class Churn:
+    """Blocks on two devices, split and not, kept for a while: some wait for another stream."""
+
+    def __init__(self, seed: int, *, shared: float, emptied: float) -> None:
+        """How likely a block is used by another stream too, and the cache is emptied after it."""
+        import torch
+
+        self.chosen = random.Random(seed)
+        self.shared, self.emptied = shared, emptied
+        self.side = [torch.cuda.Stream(device) for device in range(2)]
+        self.kept: list[Any] = []
+
+    def go(self, blocks: int) -> None:
+        """Allocate so many blocks and give others back."""
+        import torch
+
+        chosen, kept = self.chosen, self.kept
+        for _ in range(blocks):
+            device = chosen.randrange(2)
+            size = chosen.choice([100, 3000, 70_000, 1_500_000, 3_300_000, 12_000_000, 25_000_000])
+            kept.append(torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}"))
+            if chosen.random() < self.shared:
+                kept[-1].record_stream(self.side[device])
+            if chosen.random() < self.emptied:
+                torch.cuda.empty_cache()
+            while len(kept) > 12 and chosen.random() < 0.7:
+                kept.pop(chosen.randrange(len(kept)))
 
 
 class Steps:
