@@ -67,6 +67,34 @@ def test_each_alloc_has_the_module_that_made_it(folder: Path, name: str) -> None
     assert not wrong
 
 
+def test_what_shards_or_replicates_owns_nothing(tmp_path: Path) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    program = [str(PROGRAMS / "owned_sharded.py"), str(tmp_path)]
+    command = [*RUN, "-q", "--modules", *launcher, *program]
+    python(*command, cwd=tmp_path, devices=2, timeout=300)
+    traces = [gpumemtrace.open(path) for path in tmp_path.glob("*.gmt")]
+    assert sorted(trace.run_record["rank"] for trace in traces) == [0, 1]
+    for trace in traces:
+        written = tmp_path / f"owned_sharded.{trace.run_record['rank']}.json"
+        expected = json.loads(written.read_text())
+        found = owners(trace)
+        assert len(expected) > 100
+        assert {size: found[int(size)] for size in expected} == {
+            size: Counter({owner: 1}) for size, owner in expected.items()
+        }
+        parts = ("parts.0", "parts.1", "parts.2", "head")
+        paths = ("", ".parts", *(f".{part}{inner}" for part in parts for inner in ("", ".proj")))
+        modules = {f"{net}{path}" for net in ("Net", "Net#2", "Net#3") for path in paths}
+        assert set(trace.sites.module_names) == modules | {"SGD", "SGD.param_groups[0]"}
+        # Under FSDP2 each rank has half of each parameter, and that is its module's.
+        peak = trace.peak(step=1, line="requested")
+        is_parameter = peak.blocks.category_id == CATEGORY_NAMES.index("parameter")
+        for path in ("parts.0.proj", "parts.1.proj", "parts.2.proj", "head.proj"):
+            of_module = peak.owners.module == peak.owners.module_names.index(f"Net.{path}")
+            shards = peak.blocks.requested_bytes[of_module & is_parameter]
+            assert sorted(shards.tolist()) == [4 * 16, 4 * 16 * 32]
+
+
 _TRANSPARENT = """
 import json, sys, torch, gpumemtrace
 from torch import nn
@@ -144,6 +172,41 @@ with gpumemtrace.install("t.gmt", phases="manual"):
     assert not {"AdamW.param_groups[1]", "AdamW"} & found[4 * 10_001].keys()
     assert found[4 * 40_001] == Counter({None: 2, "loss (compiled)": 2})
     assert found[4 * 50_001] == Counter({None: 2})
+
+
+def test_two_models_with_equal_paths_have_their_own_parameters(tmp_path: Path) -> None:
+    code = """
+import torch, gpumemtrace
+from torch import nn
+
+class Generator(nn.Sequential):
+    pass
+class Discriminator(nn.Sequential):
+    pass
+
+with gpumemtrace.install("t.gmt", modules=True):
+    nets = [Generator(nn.Linear(300, 1000)).cuda(), Discriminator(nn.Linear(1000, 200)).cuda()]
+    optimizers = [torch.optim.Adam(net.parameters()) for net in nets]
+    for _ in range(3):
+        nets[1](nets[0](torch.ones(4, 300, device="cuda"))).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+"""
+    run_simulated(code, cwd=tmp_path)
+    peak = gpumemtrace.open(tmp_path / "t.gmt").peak(step=2, line="requested")
+    for name, parameters in (("Generator.0", 301 * 1000), ("Discriminator.0", 1001 * 200)):
+        mine = peak.owners.module == peak.owners.module_names.index(name)
+        by_category = {
+            category: int(
+                peak.blocks.requested_bytes[
+                    mine & (peak.blocks.category_id == CATEGORY_NAMES.index(category))
+                ].sum()
+            )
+            for category in ("parameter", "gradient", "optimizer_state")
+        }
+        expected = {"parameter": 4, "gradient": 4, "optimizer_state": 8}
+        assert by_category == {key: each * parameters for key, each in expected.items()}
 
 
 def test_nothing_is_recorded_of_modules_unless_asked_for(tmp_path: Path) -> None:

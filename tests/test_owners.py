@@ -68,6 +68,17 @@ def test_what_is_tagged_belongs_to_the_module_that_it_is_named_after() -> None:
     }
 
 
+def test_a_tag_says_which_of_several_modules_of_that_name_is_meant() -> None:
+    builder = TraceBuilder()
+    actor, critic = builder.site("head", root="Actor"), builder.site("head", root="Critic")
+    for i in (1, 2, 3):
+        builder.alloc(i * MIB, i * MIB)
+    builder.tag(1 * MIB, "head.weight", Category.PARAMETER)  # as older recorders did
+    builder.tag(2 * MIB, "head.weight", Category.PARAMETER, site=critic)
+    builder.tag(3 * MIB, "head.weight", Category.GRADIENT, site=actor)
+    assert by(builder.trace(), "module") == {"Actor.head": 4 * MIB, "Critic.head": 2 * MIB}
+
+
 def test_a_tag_means_the_block_that_lay_there_then() -> None:
     builder = TraceBuilder()
     one, two = builder.site("one", root="Net"), builder.site("two", root="Net")

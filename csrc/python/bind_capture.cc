@@ -154,11 +154,12 @@ bool push_step(std::uint64_t number, std::uint32_t flags) {
 bool push_mark(std::uint32_t string_id) { return push(device_less(Kind::kMark, string_id)); }
 
 bool push_tag(std::uint64_t address, std::uint64_t size_bytes, std::uint32_t category,
-              std::uint32_t string_id, std::int16_t device) {
+              std::uint32_t string_id, std::int16_t device, std::uint32_t site) {
   Event event = device_less(Kind::kTag, size_bytes);
   event.address = address;
   event.stream = category;
   event.extra = string_id;
+  event.site = site;
   event.device = device;
   return push(event);
 }
@@ -197,7 +198,7 @@ void register_capture(py::module_& module) {
   module.def("push_step", &push_step, py::arg("number"), py::arg("flags") = 0);
   module.def("push_mark", &push_mark, py::arg("string_id"));
   module.def("push_tag", &push_tag, py::arg("address"), py::arg("size_bytes"), py::arg("category"),
-             py::arg("string_id"), py::arg("device"));
+             py::arg("string_id"), py::arg("device"), py::arg("site") = 0);
 }
 
 }  // namespace gpumemtrace::python

@@ -75,8 +75,8 @@ struct Event {
   std::uint64_t stream;
   std::uint64_t extra;
   std::uint32_t thread;  // small index, 1 = first thread seen; the trace maps it to the OS thread
-  std::uint32_t site;    // what made it: a number of the `sites` table (alloc, free, alloc failed);
-                         // 0 = nothing known, or not asked for
+  std::uint32_t site;    // what made it: a number of the `sites` table (alloc, free, alloc failed),
+                         // or whose it is (tag); 0 = nothing known, or not asked for
   std::uint32_t flags;
   std::int16_t device;  // -1 = none
   Kind kind;

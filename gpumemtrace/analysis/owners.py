@@ -1,8 +1,8 @@
 """Who made the blocks of a live set: the module and the call site of each.
 
-What a program has tagged (parameters, buffers, gradients, optimizer state) belongs to the module in
-whose name its own name begins; all else to the module that ran when it was allocated or, in a
-backward, that ran the forward operator.
+What a program has tagged (parameters, buffers, gradients, optimizer state) belongs to the module
+that the tag tells, else to the one in whose name its own name begins; all else to the module that
+ran when it was allocated or, in a backward, that ran the forward operator.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class _Finder:
         tags = batch.rows_of(Kind.TAG)
         tags = tags[np.isin(batch.raw["stream"][tags], _NAMED)]
         if len(tags):
-            columns = {name: batch.raw[name][tags] for name in ("address", "extra")}
+            columns = {name: batch.raw[name][tags] for name in ("address", "extra", "site")}
             self._tags.append((batch.first_record + tags, columns))
 
     def _bury(self, batch: Batch, known: int) -> None:
@@ -151,10 +151,11 @@ class _Finder:
         np.minimum.at(self._death, block[late], position[late])
 
     def names(self, trace: TraceData) -> npt.NDArray[np.int32]:
-        """Return the module in whose name that of each block begins; -1 = it has none."""
+        """Return the module that the tag of each block names or begins with; -1 = it has none."""
         named = np.full(len(self._allocs), -1, np.int32)
-        paths = {name: i for i, name in enumerate(trace.sites.module_names)}
-        paths = trace.sites.relative_paths | paths
+        sites = trace.sites
+        paths = {name: i for i, name in enumerate(sites.module_names)}
+        paths = sites.relative_paths | paths
         order = np.argsort(self._address)
         starts = self._address[order]
         for position, tags in self._tags:
@@ -163,7 +164,9 @@ class _Finder:
             inside = (place >= 0) & (tags["address"] - self._address[block] < self._sizes[block])
             inside &= (self._birth[block] < position) & (position < self._death[block])
             for i in np.flatnonzero(inside).tolist():
-                module = _module_of(trace.text(int(tags["extra"][i])), paths)
+                module: int | None = int(sites.module[sites.clipped(tags["site"][i : i + 1])[0]])
+                if module == -1:
+                    module = _module_of(trace.text(int(tags["extra"][i])), paths)
                 if module is not None:
                     named[block[i]] = module
         return named

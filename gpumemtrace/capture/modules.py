@@ -22,7 +22,7 @@ from typing import Any
 from gpumemtrace.capture.import_watch import forget, when_imported
 from gpumemtrace.capture.say import say
 
-__all__ = ["module_watch_step", "stop_module_watch", "watch_modules"]
+__all__ = ["module_watch_step", "sites_of_tensors", "stop_module_watch", "watch_modules"]
 
 # Under which name torch's wrappers hold what they wrap.
 _WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
@@ -49,6 +49,14 @@ def watch_modules(model: Any = None) -> None:
             _current.add(model)
     except Exception as error:
         say(f"modules are not recorded: {type(error).__name__}: {error}")
+
+
+def sites_of_tensors(model: Any) -> dict[int, int]:
+    """Return the site of the module that holds it, by the id of each parameter and buffer.
+
+    Empty unless modules are watched and ``model`` is known as an outermost one.
+    """
+    return {} if _current is None else _current.sites_of_tensors(model)
 
 
 def module_watch_step() -> None:
@@ -110,13 +118,25 @@ class ModuleWatch:
     def add(self, model: Any) -> None:
         """Give ``model`` and the modules in it their paths now: it is an outermost one."""
         self._roots[id(model)] = weakref.ref(model)
-        inner = _unwrapped(model)
-        root, root_site = self._names.of(inner)
-        self._hook.set_site(model, root_site)
-        for module, path in _tree(inner):
-            self._hook.set_site(
-                module, self._hook.define_module_site(root, path)[1] if path else root_site
-            )
+        for module, path in _tree(model):
+            self._hook.set_site(module, self._site_of(model, path))
+
+    def _site_of(self, model: Any, path: str) -> int:
+        """Return the site of the module at ``path`` in an outermost one."""
+        root, site = self._names.of(_unwrapped(model))
+        return int(self._hook.define_module_site(root, path)[1]) if path else site
+
+    def sites_of_tensors(self, model: Any) -> dict[int, int]:
+        """See the function of that name."""
+        roots = [root for reference in self._roots.values() if (root := reference()) is not None]
+        if not any(_unwrapped(root) is _unwrapped(model) for root in roots):
+            return {}
+        sites: dict[int, int] = {}
+        for module, path in _tree(model):
+            site = self._site_of(model, path)
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                sites.setdefault(id(tensor), site)
+        return sites
 
     # Called by the native part, for a module that has no site.
     def _give_sites(self, module: Any, is_outermost: bool) -> None:

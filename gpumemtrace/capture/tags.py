@@ -13,8 +13,8 @@ __all__ = ["BUFFER", "GRADIENT", "OPTIMIZER_STATE", "PARAMETER", "UNKNOWN", "tag
 UNKNOWN, PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE = range(5)
 
 
-def tag_tensor(tensor: Any, name: str, category: int = UNKNOWN) -> None:
-    """Tag the device memory of ``tensor``; nothing happens if it has none.
+def tag_tensor(tensor: Any, name: str, category: int = UNKNOWN, site: int = 0) -> None:
+    """Tag the device memory of ``tensor``; nothing happens if it has none. ``site``: whose it is.
 
     The events name ranges of addresses in bytes, as they are now: the allocations that hold them
     at this moment of the recording are meant.
@@ -30,7 +30,7 @@ def tag_tensor(tensor: Any, name: str, category: int = UNKNOWN) -> None:
             continue  # no memory of its own: meta, fake, functorch, sparse
         if address and size_bytes:
             string = _core.define_string(name + suffix)
-            _core.push_tag(address, size_bytes, category, string, device)
+            _core.push_tag(address, size_bytes, category, string, device, site)
 
 
 def _extent_bytes(tensor: Any) -> int:

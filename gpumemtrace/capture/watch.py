@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpumemtrace import _core
-from gpumemtrace.capture.modules import watch_modules
+from gpumemtrace.capture.modules import sites_of_tensors, watch_modules
 from gpumemtrace.capture.say import say
 from gpumemtrace.capture.tags import BUFFER, GRADIENT, OPTIMIZER_STATE, PARAMETER, tag_tensor
 
 __all__ = ["OptimizerTags", "watch"]
 
-# id of a parameter -> its name; a name too many for a dead parameter's id does no harm.
-_names: dict[int, str] = {}
+# id of a parameter -> its name and its module's site; one too many for a dead parameter's id does
+# no harm.
+_names: dict[int, tuple[str, int]] = {}
 
 
 def watch(model: Any, optimizer: Any = None, *, modules: bool = False) -> None:
@@ -37,11 +38,11 @@ def watch(model: Any, optimizer: Any = None, *, modules: bool = False) -> None:
     """
     if not _core.session_active():
         return
+    if modules:
+        watch_modules(model)
     _tag_module(model)
     if optimizer is not None:
         _OneStep(optimizer)
-    if modules:
-        watch_modules(model)
 
 
 class OptimizerTags:
@@ -78,22 +79,23 @@ def tag_parameters(optimizer: Any) -> None:
     """Tag the optimizer's parameters (those that have no name yet) and their gradients."""
     for number, parameter in enumerate(_parameters(optimizer)):
         if id(parameter) not in _names:
-            _names[id(parameter)] = f"parameter {number}"
-            tag_tensor(parameter, _names[id(parameter)], PARAMETER)
+            _names[id(parameter)] = f"parameter {number}", 0
+            tag_tensor(parameter, f"parameter {number}", PARAMETER)
         if parameter.grad is not None:
-            tag_tensor(parameter.grad, f"{_names[id(parameter)]}.grad", GRADIENT)
+            name, site = _names[id(parameter)]
+            tag_tensor(parameter.grad, f"{name}.grad", GRADIENT, site)
 
 
 def tag_state(optimizer: Any) -> None:
     """Tag the tensors in the optimizer's state."""
     for number, parameter in enumerate(_parameters(optimizer)):
-        name = _names.get(id(parameter), f"parameter {number}")
+        name, site = _names.get(id(parameter), (f"parameter {number}", 0))
         state = optimizer.state.get(parameter)
         if not isinstance(state, dict):
             continue
         for key, value in state.items():
             for tensor, suffix in _tensors(value):
-                tag_tensor(tensor, f"{name}.{key}{suffix}", OPTIMIZER_STATE)
+                tag_tensor(tensor, f"{name}.{key}{suffix}", OPTIMIZER_STATE, site)
 
 
 def forget_names() -> None:
@@ -120,11 +122,13 @@ class _OneStep:
 
 
 def _tag_module(module: Any) -> None:
+    sites = sites_of_tensors(module)
     for name, parameter in module.named_parameters():
-        _names[id(parameter)] = _plain(name)
-        tag_tensor(parameter, _plain(name), PARAMETER)
+        site = sites.get(id(parameter), 0)
+        _names[id(parameter)] = _plain(name), site
+        tag_tensor(parameter, _plain(name), PARAMETER, site)
     for name, buffer in module.named_buffers():
-        tag_tensor(buffer, _plain(name), BUFFER)
+        tag_tensor(buffer, _plain(name), BUFFER, sites.get(id(buffer), 0))
 
 
 def _plain(name: str) -> str:

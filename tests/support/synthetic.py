@@ -96,10 +96,12 @@ class TraceBuilder:
         number = _number_of(self.modules, (in_root, module)) if module else in_root
         return _number_of(self.sites, (number, frame, int(state)))
 
-    def tag(self, address: int, name: str, category: Category, size: int = 1) -> TraceBuilder:
+    def tag(
+        self, address: int, name: str, category: Category, size: int = 1, site: int = 0
+    ) -> TraceBuilder:
         text = _number_of(self.strings, name)
         columns = {"address": address, "size_bytes": size, "stream": int(category), "extra": text}
-        return self.add(Kind.TAG, **columns)
+        return self.add(Kind.TAG, **columns, site=site)
 
     def trace(self, *, batch_records: int = 1 << 18) -> Trace:
         records = {
