@@ -90,9 +90,13 @@ void Recorder::allocated_with_totals(Ring* ring, std::uint64_t begin, Event& eve
   const void* const block = reinterpret_cast<const void*>(event.address);
   push(ring, event);
   alone = alone && ring->head() == begin + pushed;
-  if (!alone) want_resync(device);
   if (wants_bytes && !(alone && tells_bytes)) leave_unsized(block);
-  if (missed && known) after_miss(ring, event, block, totals);
+  if (missed && known) {
+    pushed += after_miss(ring, event, block, totals);
+    // The totals stand at the end of that: whoever came in between is not in them.
+    alone = alone && ring->head() == begin + pushed;
+  }
+  if (!alone) want_resync(device);
   t_notes.clear();
   if (needs_correction(ring, device)) [[unlikely]]
     correct(ring, device, alone);
@@ -174,19 +178,19 @@ void Recorder::failed(Ring* ring, std::size_t size, DeviceIndex device,
   const bool known = read_totals(native_, device, totals);
   const bool alone = known && !others_in_flight();
   push(ring, event);
-  if (!alone || ring->head() != place + 1) want_resync(device);
-  if (known) after_miss(ring, event, nullptr, totals);
+  const std::uint64_t pushed = known ? 1 + after_miss(ring, event, nullptr, totals) : 1;
+  if (!alone || ring->head() != place + pushed) want_resync(device);
   t_notes.clear();
   leave();
 }
 
 // `request`: the event of the allocation that missed; `block`: nullptr when it failed.
-void Recorder::after_miss(Ring* ring, const Event& request, const void* block,
-                          const Totals& totals) noexcept {
+std::uint64_t Recorder::after_miss(Ring* ring, const Event& request, const void* block,
+                                   const Totals& totals) noexcept {
   const std::uint64_t duration_ns =
       t_notes.missed ? capture::monotonic_ns() - t_notes.missed_ns : 0;
   const auto device = static_cast<DeviceIndex>(request.device);
-  push_segments(ring, request, block, totals, duration_ns);
+  std::uint64_t pushed = push_segments(ring, request, block, totals, duration_ns);
   if (is_known(device)) {
     auto& told = told_[static_cast<std::size_t>(device)].retries;
     if (totals.retries > told.exchange(totals.retries, std::memory_order_relaxed)) {
@@ -197,13 +201,16 @@ void Recorder::after_miss(Ring* ring, const Event& request, const void* block,
       event.device = device;
       event.extra = duration_ns;
       push(ring, event);
+      ++pushed;
     }
   }
   push_stats(ring, device, StatsCause::kMiss, totals);
+  ++pushed;
   try {
     if (is_rounded_to_power2_divisions(request.size)) distrust_rounding();
   } catch (...) {
   }
+  return pushed;
 }
 
 void Recorder::push_stats(Ring* ring, DeviceIndex device, StatsCause cause,

@@ -141,12 +141,13 @@ class Recorder {
   std::uint64_t push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept;
   bool push_if_pending_changed(Ring* ring, const Totals& before, const Event& request,
                                const Totals& after) noexcept;
-  void after_miss(Ring* ring, const Event& request, const void* block,
-                  const Totals& totals) noexcept;
-  void push_segments(Ring* ring, const Event& request, const void* block, const Totals& totals,
-                     std::uint64_t duration_ns) noexcept;
-  void push_segment(Ring* ring, const Event& request, const void* block, const Totals& totals,
-                    std::uint64_t duration_ns) noexcept;
+  // These return how many events they pushed: where the ring has moved by more, threads met.
+  std::uint64_t after_miss(Ring* ring, const Event& request, const void* block,
+                           const Totals& totals) noexcept;
+  std::uint64_t push_segments(Ring* ring, const Event& request, const void* block,
+                              const Totals& totals, std::uint64_t duration_ns) noexcept;
+  std::uint64_t push_segment(Ring* ring, const Event& request, const void* block,
+                             const Totals& totals, std::uint64_t duration_ns) noexcept;
   bool push_differences(Ring* ring, DeviceIndex device, std::uint64_t& pushed) noexcept;
   std::uint64_t push_differences_if_any(Ring* ring, DeviceIndex device,
                                         const Totals& totals) noexcept;

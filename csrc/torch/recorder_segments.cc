@@ -7,22 +7,22 @@ using capture::push;
 
 // After a miss: the memory that was taken for `block` (nullptr when the request failed), and what else
 // has changed.
-void Recorder::push_segments(Ring* ring, const Event& request, const void* block,
-                             const Totals& totals, std::uint64_t duration_ns) noexcept {
+std::uint64_t Recorder::push_segments(Ring* ring, const Event& request, const void* block,
+                                      const Totals& totals, std::uint64_t duration_ns) noexcept {
   const auto device = static_cast<DeviceIndex>(request.device);
   if (block != nullptr) {
     segments_.agrees(uses_expandable_segments() ? SegmentKnowledge::kExpandable
                                                 : SegmentKnowledge::kFixed);
   }
+  std::uint64_t pushed = 0;
   if (is_known(device)) {
     // The cache went back: what was taken since may lie where other segments were.
     const auto& told = told_[static_cast<std::size_t>(device)].retries;
     const bool is_flushed = totals.retries > told.load(std::memory_order_relaxed);
-    std::uint64_t pushed = 0;
-    if (is_flushed && !others_in_flight() && push_differences(ring, device, pushed)) return;
+    if (is_flushed && !others_in_flight() && push_differences(ring, device, pushed)) return pushed;
   }
-  if (block != nullptr) push_segment(ring, request, block, totals, duration_ns);
-  push_differences_if_any(ring, device, totals);
+  if (block != nullptr) pushed += push_segment(ring, request, block, totals, duration_ns);
+  return pushed + push_differences_if_any(ring, device, totals);
 }
 
 std::uint64_t Recorder::push_differences_if_any(Ring* ring, DeviceIndex device,
@@ -35,8 +35,8 @@ std::uint64_t Recorder::push_differences_if_any(Ring* ring, DeviceIndex device,
 
 // The allocator may also have found a block after all, freed by another callback: then nothing was
 // taken from the driver, and the block is not the first of its segment or reserved has not grown.
-void Recorder::push_segment(Ring* ring, const Event& request, const void* block,
-                            const Totals& totals, std::uint64_t duration_ns) noexcept {
+std::uint64_t Recorder::push_segment(Ring* ring, const Event& request, const void* block,
+                                     const Totals& totals, std::uint64_t duration_ns) noexcept {
   const auto device = static_cast<DeviceIndex>(request.device);
   KnownSegment segment{};
   segment.address = reinterpret_cast<std::uintptr_t>(block);
@@ -48,11 +48,11 @@ void Recorder::push_segment(Ring* ring, const Event& request, const void* block,
     segment.is_expandable = uses_expandable_segments();
     if (segment.is_expandable) {
       const std::size_t before = told_segments_.reserved(device);
-      if (totals.reserved <= before) return;
+      if (totals.reserved <= before) return 0;
       taken = told_segments_.map(segment, totals.reserved - before);
     } else {
       // Throws for a block of an expandable segment, which is why it isn't asked above.
-      if (native_.getBaseAllocation(const_cast<void*>(block), &segment.size) != block) return;
+      if (native_.getBaseAllocation(const_cast<void*>(block), &segment.size) != block) return 0;
       told_segments_.add(segment);
       taken.push_back(segment);
     }
@@ -66,12 +66,14 @@ void Recorder::push_segment(Ring* ring, const Event& request, const void* block,
   } catch (...) {
     segments_.give_up();
   }
+  std::uint64_t pushed = 0;
   for (const KnownSegment& mine : taken) {
     Event event = segment_event(mine);
     event.extra = duration_ns;
     push(ring, event);
-    push_pool_of(ring, mine);
+    pushed += 1 + push_pool_of(ring, mine);
   }
+  return pushed;
 }
 
 // Looks at every segment of the device. Adds the number of events to `pushed`; false: the allocator

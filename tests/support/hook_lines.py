@@ -24,6 +24,7 @@ LINES = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
 
 
 MIB = 1 << 20
+MOST_UNSPLIT = 20 * MIB  # what a block may be larger than its request, max_split_size_mb included
 
 
 @dataclass
@@ -69,6 +70,12 @@ class Replay:
             device = self.devices.setdefault(event["device"], Device())
             if extra:
                 block = extra - device.now["allocated_bytes"]
+                # Where threads met, the counter holds what others did meanwhile, too.
+                rounded = -(-size // 512) * 512
+                if not size <= block <= rounded + MOST_UNSPLIT:
+                    device.now["allocated_bytes"] += block - rounded
+                    device.now["active_bytes"] += block - rounded
+                    block = rounded
                 self.sizes_told += 1
             else:
                 block = self.block_size(event["device"], address, -(-size // 512) * 512)
