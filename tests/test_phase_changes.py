@@ -37,7 +37,7 @@ def run(steps: int) -> TraceBuilder:
 def test_means_per_step():
     changes = find_phase_changes(run(50).trace(), steps=(10, 40))
     assert changes.number.tolist() == list(range(10, 40))
-    (device,) = changes.mean_dict()["devices"]
+    (device,) = changes.complete.to_dict()["devices"]
     phases = {row["name"]: row for row in device["phases"]}
     assert phases["load"]["allocated_bytes"] == MIB
     assert phases["load"]["reserved_bytes"] == 2 * MIB
@@ -45,6 +45,24 @@ def test_means_per_step():
     assert phases["load"]["host_bytes"] == pytest.approx(3 * MIB, rel=0.01)
     assert phases["update"]["allocated_bytes"] == 0
     assert phases["update"]["host_bytes"] == pytest.approx(0, abs=0.01 * MIB)
+
+
+def test_the_step_that_did_not_end_is_in_no_mean():
+    builder = run(4)
+    for step in range(4):  # what a program gives back at its end
+        builder.free(512 + 1024 * step)
+    changes = find_phase_changes(builder.trace())
+    assert changes.number.tolist() == [0, 1, 2, 3, 4]
+    mean = changes.complete.to_dict()
+    assert (mean["steps"], mean["to_step"]) == (4, 3)
+    assert {row["allocated_bytes"] for row in mean["devices"][0]["phases"]} == {MIB, 0}
+    (device,) = changes.devices
+    assert device.allocated_bytes[-1].sum() == -4 * MIB
+
+
+def test_a_trace_without_an_ended_step_has_means_too():
+    changes = find_phase_changes(TraceBuilder().phase("a").alloc(512, MIB).trace())
+    assert changes.complete.to_dict()["devices"][0]["phases"][0]["allocated_bytes"] == MIB
 
 
 def test_without_samples_the_host_is_not_known():

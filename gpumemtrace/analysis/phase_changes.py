@@ -36,18 +36,41 @@ class DevicePhaseChanges:
 class PhaseChanges:
     """The steps of a trace, the unfinished one too.
 
-    ``number``: int64, steps; ``phases``: innermost names. ``host_bytes``: float64 (steps, phases +
-    1), the change of the process's resident memory, between samples by straight lines; None where
-    it was not sampled.
+    ``number``: int64, steps; ``is_complete``: bool, which of them ended; ``phases``: innermost
+    names. ``host_bytes``: float64 (steps, phases + 1), the change of the process's resident memory,
+    between samples by straight lines; None where it was not sampled.
     """
 
     number: npt.NDArray[np.int64]
+    is_complete: npt.NDArray[np.bool_]
     phases: tuple[str, ...]
     devices: tuple[DevicePhaseChanges, ...]
     host_bytes: npt.NDArray[np.float64] | None
 
-    def mean_dict(self) -> dict[str, Any]:
-        """Return, as JSON-like values, the mean per step of each phase that changed anything."""
+    @property
+    def complete(self) -> PhaseChanges:
+        """The steps that ended, of which means can be told; all of them where none did."""
+        kept = self.is_complete
+        if not kept.any():
+            return self
+        return PhaseChanges(
+            number=self.number[kept],
+            is_complete=kept[kept],
+            phases=self.phases,
+            devices=tuple(
+                DevicePhaseChanges(
+                    device.device,
+                    device.allocated_bytes[kept],
+                    device.reserved_bytes[kept],
+                    device.device_used_bytes[kept],
+                )
+                for device in self.devices
+            ),
+            host_bytes=None if self.host_bytes is None else self.host_bytes[kept],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return, as JSON-like values, the mean over these steps of each phase."""
         names = [*self.phases, None]
         host = None if self.host_bytes is None else self.host_bytes.mean(axis=0)
         return {
@@ -139,6 +162,7 @@ class PhaseChangesFinder:
             numbers = numbers[(numbers >= steps[0]) & (numbers < steps[1])]
         return PhaseChanges(
             number=numbers,
+            is_complete=np.isin(numbers, trace.steps.number),
             phases=trace.phase_names,
             devices=tuple(
                 self._of_device(device, numbers) for device in sorted({*self._changes, *self._used})

@@ -12,7 +12,7 @@ from gpumemtrace.units import format_count
 __all__ = ["add_parser", "run"]
 
 _EPILOG = """\
-allocated, reserved, host    change from the beginning to the end of the phase, per step
+allocated, reserved, host    change from the beginning to the end of the phase, per step that ended
 device used                  the highest sample of the whole device taken in the phase
 
 Phases are the automatic ones and your own (gpumemtrace.phase, gpumemtrace.wrap).
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         has = format_count(len(trace.steps), "step")
         raise GpuMemTraceError(f"{args.trace}: no step in these: it has {has}")
     if args.json:
-        print(json.dumps({"path": trace.path} | changes.mean_dict(), indent=2))
+        print(json.dumps({"path": trace.path} | changes.complete.to_dict(), indent=2))
     else:
-        print_changes(changes, each_step=args.each_step)
+        print_changes(changes if args.each_step else changes.complete, each_step=args.each_step)
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from synthetic import MIB, TraceBuilder
 
@@ -49,12 +51,12 @@ def training(
     return builder
 
 
-_LIVE: dict[int, dict[int, list[int]]] = {}
+_LIVE: WeakKeyDictionary[TraceBuilder, dict[int, list[int]]] = WeakKeyDictionary()
 
 
 def _grow(builder: TraceBuilder, device: int, change: int) -> None:
     """Keep count; when more is in use than is reserved, the allocator takes another segment."""
-    state = _LIVE.setdefault(id(builder), {}).setdefault(device, [0, 0])
+    state = _LIVE.setdefault(builder, {}).setdefault(device, [0, 0])
     state[0] += change
     if state[0] > state[1]:
         state[1] = -(-state[0] // (500 * MIB)) * 500 * MIB
@@ -62,7 +64,7 @@ def _grow(builder: TraceBuilder, device: int, change: int) -> None:
 
 
 def _used(builder: TraceBuilder, device: int) -> int:
-    return _LIVE.get(id(builder), {}).get(device, [0, 0])[1] + 430 * MIB
+    return _LIVE.get(builder, {}).get(device, [0, 0])[1] + 430 * MIB
 
 
 def out_of_memory() -> TraceBuilder:
@@ -97,7 +99,7 @@ def lost_events() -> TraceBuilder:
     builder.add(Kind.GAP, **lost, device=-1, after_ns=15_000_000)
     for i in range(5):
         builder.alloc((5 << 44) + (i << 32), 50 * MIB, after_ns=1_000_000)
-    used = _LIVE[id(builder)][0]
+    used = _LIVE[builder][0]
     builder.stats(250 * MIB, 250 * MIB, 250 * MIB, used[1])
     builder.add(Kind.MARK, size_bytes=1, device=-1)
     return training(builder, steps=3, first=3)
