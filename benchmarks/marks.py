@@ -36,8 +36,7 @@ def recording(*, automatic: bool) -> Iterator[None]:
         _core.session_start(str(Path(folder, "marks.gmt")), metadata_json="{}", ring_bytes=64 << 20)
         _core.begin_phases(_core.PhaseMode.AUTO if automatic else _core.PhaseMode.MANUAL)
         phases = AutoPhases(torch) if automatic else None
-        training = None if phases is None else phases.training
-        counter.begin_session(lambda number: None if training is None else training.step_ended())
+        counter.begin_session(lambda number: _core.count_step())
         try:
             yield
         finally:

@@ -209,17 +209,34 @@ with gpumemtrace.install("t.gmt", modules=True):
         assert by_category == {key: each * parameters for key, each in expected.items()}
 
 
-def test_nothing_is_recorded_of_modules_unless_asked_for(tmp_path: Path) -> None:
-    code = """
+@pytest.mark.parametrize("phases", ["auto", "manual", None])
+def test_nothing_is_recorded_of_modules_unless_asked_for(
+    tmp_path: Path, phases: str | None
+) -> None:
+    # That nothing of it can be seen in the program either: test_modules_as_ever.py.
+    code = f"""
 import torch, gpumemtrace
-with gpumemtrace.install("t.gmt"):
-    call = torch.nn.Module.__dict__["__call__"]
-    torch.nn.Linear(8, 8).cuda()(torch.ones(4, 8, device="cuda")).sum().backward()
-    assert "__init_subclass__" not in vars(torch.nn.Module)
+from torch import nn
+before = dict(vars(nn.Module)), dict(vars(nn.Linear))
+with gpumemtrace.install("t.gmt", phases={phases!r}):
+    class Late(nn.Linear):
+        pass
+    model = nn.Sequential(nn.Linear(8, 8), Late(8, 8)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(2):
+        model(torch.ones(4, 8, device="cuda")).sum().backward()
+        optimizer.step()
+    watched = dict(vars(nn.Module)), dict(vars(nn.Linear))
+    # To learn of new classes, and of zero_grad's phase.
+    changed = {{"__init_subclass__", "zero_grad"}} if {phases!r} == "auto" else set()
+    now = {{name for name, value in watched[0].items() if before[0].get(name) is not value}}
+    assert now == changed and watched[1] == before[1]
+assert (dict(vars(nn.Module)), dict(vars(nn.Linear))) == before
 """
     run_simulated(code, cwd=tmp_path)
     trace = gpumemtrace.open(tmp_path / "t.gmt")
-    assert not trace.site.any() and len(trace.sites) == 0
+    assert len(trace.columns("kind")["kind"]) > 10
+    assert not trace.site.any() and len(trace.sites) == 0 and not trace.sites.module_names
 
 
 def test_a_transformer_layer_by_layer(tmp_path: Path) -> None:

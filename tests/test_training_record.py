@@ -66,6 +66,29 @@ for step in range(2):
 
 
 @pytest.mark.simgpu
+def test_a_part_that_runs_without_its_model_is_no_model_of_its_own(tmp_path: Path) -> None:
+    program = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(16, 8), nn.Linear(8, 4)).cuda()
+wrapper = nn.DataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.ones(4, 16, device="cuda")
+for step in range(2):
+    model.__call__(x)  # both parts, as far as can be seen
+    wrapper(x).sum().backward()
+    optimizer.step()
+    model.eval()(x)
+"""
+    path = tmp_path / "run.gmt"
+    python(*RUN, "-o", str(path), "-c", program, cwd=tmp_path)
+    whole, inner = gpumemtrace.open(path).run_record["training"]["models"]
+    assert whole["class"] == inner["class"] == "torch.nn.modules.container.Sequential"
+    assert (whole["wrappers"], inner["wrappers"]) == (["DataParallel"], [])
+    assert whole["training_inputs"] and inner["eval_inputs"]
+
+
+@pytest.mark.simgpu
 def test_a_plain_loop(traces: dict[str, Trace]) -> None:
     training = traces["plain_loop"].run_record["training"]
     assert training["models"] == [PLAIN]

@@ -72,6 +72,7 @@ void PhaseStack::reset(std::uint64_t generation) {
   init_ = 0;
   worked_ = false;
   pushed_ = 0;
+  last_children_ = {};
 }
 
 void PhaseStack::start() {
@@ -107,7 +108,7 @@ void PhaseStack::close(std::uint64_t owner) {
   if (!records_phases()) return;
   Level& top = levels_.back();
   if (worked_ && init_ != 0 && top.automatic == init_) {
-    set_automatic(child(top.inside, name_of(Work::kData)), true, true);
+    set_automatic(child(top.inside, Work::kData), true, true);
   } else {
     push(top.path(), false);
   }
@@ -120,7 +121,7 @@ bool PhaseStack::begin(Work work) {
   worked_ = true;
   const Level& top = levels_.back();
   going_.push_back({work, levels_.size() - 1, top.automatic, top.filler});
-  set_automatic(child(top.inside, name_of(work)), false, true);
+  set_automatic(child(top.inside, work), false, true);
   return true;
 }
 
@@ -136,10 +137,9 @@ void PhaseStack::end(Work work) {
   } else if (!going_.empty() && !is_forward(work)) {
     const Going& around = going_.back();
     const bool same_level = around.level == done.level;
-    set_automatic(same_level ? child(levels_.back().inside, name_of(around.work)) : 0, false,
-                  false);
+    set_automatic(same_level ? child(levels_.back().inside, around.work) : 0, false, false);
   } else if (is_optimizer(work)) {
-    set_automatic(child(levels_.back().inside, name_of(Work::kData)), true, true);
+    set_automatic(child(levels_.back().inside, Work::kData), true, true);
   }
 }
 
@@ -189,6 +189,12 @@ std::uint32_t PhaseStack::child(std::uint32_t parent, std::string_view name) {
     children_[key].push_back(id);
   }
   return id;
+}
+
+std::uint32_t PhaseStack::child(std::uint32_t parent, Work work) {
+  LastChild& last = last_children_[static_cast<std::size_t>(work)];
+  if (last.id == 0 || last.parent != parent) last = {parent, child(parent, name_of(work))};
+  return last.id;
 }
 
 }  // namespace gpumemtrace::capture

@@ -21,6 +21,7 @@
 // Every change becomes one kPhase event with the number of the whole path.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -109,6 +110,7 @@ class PhaseStack {
   void reset(std::uint64_t generation);
   void start();
   std::uint32_t child(std::uint32_t parent, std::string_view name);
+  std::uint32_t child(std::uint32_t parent, Work work);
   void set_automatic(std::uint32_t path, bool filler, bool entered);
   void push(std::uint32_t path, bool entered) noexcept;
 
@@ -122,6 +124,12 @@ class PhaseStack {
   // Path numbers this thread has used, so that the shared table's lock is taken once a name.
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> children_;
   std::unordered_map<std::uint32_t, Name> names_;
+  // The last one asked for of each kind of work: nearly always the next one, too.
+  struct LastChild {
+    std::uint32_t parent = 0;
+    std::uint32_t id = 0;  // 0: none yet
+  };
+  std::array<LastChild, kWorkCount> last_children_{};
 };
 
 }  // namespace gpumemtrace::capture

@@ -16,5 +16,6 @@ void register_recovery(pybind11::module_& module);
 void register_retention(pybind11::module_& module);
 void register_segments(pybind11::module_& module);
 void register_trace(pybind11::module_& module);
+void register_training_calls(pybind11::module_& module);
 
 }  // namespace gpumemtrace::python

@@ -16,4 +16,5 @@ PYBIND11_MODULE(_core, module) {
   gpumemtrace::python::register_retention(module);
   gpumemtrace::python::register_segments(module);
   gpumemtrace::python::register_trace(module);
+  gpumemtrace::python::register_training_calls(module);
 }

@@ -63,7 +63,6 @@ void register_sites(py::module_& module) {
   module.def("start_modules", &start_modules);
   module.def("stop_modules", &stop_modules);
   module.def("modules_are_watched", [] { return ModuleCalls::instance().is_on(); });
-  module.def("watch_types", [] { ModuleCalls::instance().watch_types(false); });
   module.def("watch_type", [](const py::type& type) { ModuleCalls::instance().watch_type(type); });
   module.def("set_site", [](const py::object& of, std::uint32_t site) {
     ModuleCalls::instance().set_site(of, site);

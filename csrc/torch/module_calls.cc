@@ -70,8 +70,11 @@ class UntracedPython {
 };
 
 std::vector<py::type> direct_subclasses(const py::handle& type) {
+  // Not that of somebody's metaclass.
+  const py::object subclasses_of =
+      py::handle(reinterpret_cast<PyObject*>(&PyType_Type)).attr("__subclasses__");
   std::vector<py::type> types;
-  for (const py::handle subclass : py::list(py::type::of(type).attr("__subclasses__")(type))) {
+  for (const py::handle subclass : py::list(subclasses_of(type))) {
     types.push_back(py::reinterpret_borrow<py::type>(subclass));
   }
   return types;
@@ -90,7 +93,13 @@ void ModuleCalls::start(const py::type& module_type, py::object name) {
   if (old_call_ == nullptr) old_call_ = module_type_->tp_call;
   skip_nodes();
   on_ = true;
-  watch_types(true);
+  std::vector<py::type> types{module_type};
+  while (!types.empty()) {
+    const py::type type = types.back();
+    types.pop_back();
+    watch_type(type);
+    for (const py::type& subclass : direct_subclasses(type)) types.push_back(subclass);
+  }
 }
 
 void ModuleCalls::stop() {
@@ -113,18 +122,6 @@ void ModuleCalls::watch_type(const py::type& type) {
   auto* const native = reinterpret_cast<PyTypeObject*>(type.ptr());
   // Another tp_call than Module's own is not ours to replace.
   if (on_ && native->tp_call == old_call_) native->tp_call = &ModuleCalls::call;
-}
-
-void ModuleCalls::watch_types(bool all) {
-  if (!on_ || (!all && module_type_->tp_call == &ModuleCalls::call)) return;
-  std::vector<py::type> types{
-      py::reinterpret_borrow<py::type>(py::handle(reinterpret_cast<PyObject*>(module_type_)))};
-  while (!types.empty()) {
-    const py::type type = types.back();
-    types.pop_back();
-    watch_type(type);
-    for (const py::type& subclass : direct_subclasses(type)) types.push_back(subclass);
-  }
 }
 
 void ModuleCalls::set_site(const py::object& module, std::uint32_t site) {

@@ -3,9 +3,9 @@
 // `module(x)` goes through the type's tp_call. That of torch.nn.Module and its subclasses is
 // replaced here by one that notes the module and goes on to the old one. Nothing that Python code
 // can see changes: not Module.__call__, no hook in torch's tables. So torch.compile, which looks at
-// those, traces and guards what it would without us, and eager modules keep torch's fast path. A
-// class gets its old tp_call back when somebody assigns to its `__call__` (or to that of a base):
-// watch_types() puts ours in again.
+// those, traces and guards what it would without us, and eager modules keep torch's fast path.
+// What is old here is that of csrc/python/module_types.h, which is there first and tells of each class
+// that gets it later: watch_type().
 //
 // All under the GIL, but for site_now(). Nothing raises into the user's call.
 #pragma once
@@ -27,9 +27,7 @@ class ModuleCalls {
   void stop();
   bool is_on() const noexcept { return on_; }
 
-  // All subclasses that there are now; cheap when the first one has ours already and `all` is false.
-  void watch_types(bool all);
-  // A class of modules that has just been made.
+  // A class of modules that has the old one.
   void watch_type(const pybind11::type& type);
 
   void set_site(const pybind11::object& module, std::uint32_t site);

@@ -33,6 +33,7 @@ in each.
 
 How: hooks that torch offers for optimizers; functions of ours around ``torch.autograd.backward``,
 ``zero_grad`` and the DataLoader's ``__next__``; `forward_watch` and `compiled_code` for the rest.
+What they do at either end is native (``csrc/python/bind_training_calls.cc``).
 ``benchmarks/marks.py`` measures what a step of it costs.
 """
 
@@ -40,7 +41,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -51,15 +51,12 @@ from gpumemtrace.capture.import_watch import forget, when_imported
 from gpumemtrace.capture.steps import counter
 from gpumemtrace.capture.training_record import TrainingRecord
 from gpumemtrace.capture.watch import OptimizerTags
-from gpumemtrace.capture.work import (
-    BACKWARD,
-    DATA,
-    OPTIMIZER,
-    OPTIMIZER_WITH_CLOSURE,
-    ZERO_GRAD,
-)
 
 __all__ = ["AutoPhases"]
+
+# What _core.end_optimizer returns, added up: it is not the step of an optimizer that another one
+# wraps; its first step, or the first with a new group; a phase is to be left.
+_STEPPED, _HAS_NEWS, _BEGUN = 1, 2, 4
 
 
 class AutoPhases:
@@ -71,11 +68,8 @@ class AutoPhases:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._is_compiling = torch.compiler.is_dynamo_compiling
-        self._current_autograd_node = torch._C._current_autograd_node
         self._watch = forward_watch(torch)
-        # By thread, the optimizers within step(); whether that is a phase, whether it is to be
-        # tagged.
-        self._stepping: dict[int, list[tuple[Any, bool, bool]]] = {}
+        self._watch.start()  # first: what is put into torch below relies on it
         self._tags = OptimizerTags(self._watch.roots)
         self.training = TrainingRecord(torch, self._watch)
         """What is learnt of the training, for the run record."""
@@ -98,7 +92,6 @@ class AutoPhases:
         ):
             when_imported(module, callback)
             self._undo.append(functools.partial(forget, module, callback))
-        self._watch.start()
 
     def stop(self) -> None:
         """Take everything back, except what somebody else has wrapped meanwhile."""
@@ -119,57 +112,46 @@ class AutoPhases:
         self._undo.append(undo)
 
     # Each `around` leaves a call alone that torch.compile traces (nothing of ours in the graph),
-    # and one that is part of what is going on (begin_work says so).
+    # and one that is part of what is going on (its begin function says so).
 
     def _around_backward(self, original: Any) -> Any:
-        is_compiling, watch = self._is_compiling, self._watch
-        current_autograd_node, training = self._current_autograd_node, self.training
+        is_compiling = self._is_compiling
+        begin, end = _core.begin_backward, _core.end_backward
 
         def backward(*args: Any, **kwargs: Any) -> Any:
-            # A node: a backward within a backward, perhaps in a thread of autograd's, which must
-            # not get a phase of its own (reentrant checkpointing).
-            if (
-                is_compiling()
-                or current_autograd_node() is not None
-                or not _core.begin_work(BACKWARD)
-            ):
+            if is_compiling() or not (begun := begin()):
                 return original(*args, **kwargs)
-            training.backwards += 1
-            entered = watch.disarm()
             try:
                 return original(*args, **kwargs)
             finally:
-                _core.end_work(BACKWARD)
-                watch.release(entered)
+                end(begun)
 
         return backward
 
     def _around_zero_grad(self, original: Any) -> Any:
-        is_compiling, watch = self._is_compiling, self._watch
+        is_compiling = self._is_compiling
+        begin, end = _core.begin_zero_grad, _core.end_zero_grad
 
         def zero_grad(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not _core.begin_work(ZERO_GRAD):
+            if is_compiling() or not begin():
                 return original(*args, **kwargs)
             try:
                 return original(*args, **kwargs)
             finally:
-                _core.end_work(ZERO_GRAD)
-                watch.rearm()
+                end()
 
         return zero_grad
 
     def _around_next(self, original: Any) -> Any:
-        watch = self._watch
+        begin, end = _core.begin_data, _core.end_data
 
         def next_batch(self: Any) -> Any:
-            if not _core.begin_work(DATA):
+            if not begin():
                 return original(self)
-            watch.leave_forward()  # left by a KeyboardInterrupt
             try:
                 return original(self)
             finally:
-                _core.end_work(DATA)
-                watch.rearm()
+                end()
 
         return next_batch
 
@@ -186,49 +168,31 @@ class AutoPhases:
         self._undo.append(undo)
 
     def _before_step(self) -> Any:
-        is_compiling, node = self._is_compiling, self._current_autograd_node
-        stepping, tags = self._stepping, self._tags
-        get_ident, begin_work = threading.get_ident, _core.begin_work
+        is_compiling, begin, tags = self._is_compiling, _core.begin_optimizer, self._tags
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             if is_compiling():
                 return
-            going = stepping.get(thread := get_ident())
-            if going is None:
-                going = stepping[thread] = []
-            # Within a backward (one optimizer a parameter), in autograd's thread: no phase.
             closure = args[1] if len(args) > 1 else kwargs.get("closure")
-            work = OPTIMIZER if closure is None else OPTIMIZER_WITH_CLOSURE
-            begun = node() is None and begin_work(work)
-            if begun and going:
-                going.clear()  # a step that raised
-            news = tags.is_news(optimizer)
-            going.append((optimizer, begun, news))
-            if news:
+            if begin(optimizer, closure is not None):
                 tags.before_step(optimizer)
 
         return before
 
     def _after_step(self) -> Any:
-        is_compiling, stepping, tags = self._is_compiling, self._stepping, self._tags
-        training = self.training
-        get_ident, rearm = threading.get_ident, self._watch.rearm
+        is_compiling, end, leave = self._is_compiling, _core.end_optimizer, _core.leave_optimizer
+        tags, training, stepped = self._tags, self.training, counter.optimizer_stepped
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if is_compiling():
+            if is_compiling() or not (told := end(optimizer)):
                 return
-            going = stepping.get(get_ident())
-            if not going or going[-1][0] is not optimizer:
-                return
-            _, begun, news = going.pop()
-            if news:
+            if told & _HAS_NEWS:
                 tags.after_step(optimizer)
                 training.optimizer_stepped(optimizer)
-            if not going:  # else the step of an optimizer that wraps this one
+            if told & _STEPPED:
                 # Before the phase that follows is entered: that one belongs to the next step.
-                counter.optimizer_stepped(optimizer)
-            if begun:
-                _core.end_work(OPTIMIZER)
-                rearm()
+                stepped(optimizer)
+            if told & _BEGUN:
+                leave()
 
         return after

@@ -1,13 +1,11 @@
 """Entering code that torch.compile made.
 
-Compiled code checks, each time it is entered, that torch's table of global module hooks is as it
-was when it was traced, and a hook that stands there at tracing becomes part of the graph. So the
-table must be without ours whenever compiled code is entered; else the user's program would be
-compiled twice. torch calls "enter hooks" at that point: ours empties the table, and is also what
-tells that a forward or an optimizer step begins where no eager call would tell.
+torch calls "enter hooks" whenever compiled code is entered: ours tells that a forward or an
+optimizer step begins where no eager call would tell. Modules that are called within, also while it
+is being compiled, are not looked at.
 
 `OptimizedModule` (what ``torch.compile(model)`` returns) is called eagerly, so `ForwardWatch` sees
-it; but it warns about any global hook, which would be a new line on the user's stderr.
+it.
 """
 
 from __future__ import annotations
@@ -45,35 +43,13 @@ def patch(
 
     own = "__call__" in vars(context)
     context.__call__ = call
-    undo_warning = _silence_warning(torch.nn.modules.module, watch)
 
     def undo() -> None:
-        undo_warning()
         if context.__call__ is call:
             if own:
                 context.__call__ = original
             else:
                 del context.__call__
-
-    return undo
-
-
-def _silence_warning(table: Any, watch: ForwardWatch) -> Callable[[], None]:
-    """``_has_any_global_hook`` (torch 2.11 and newer) is asked only for the sake of a warning."""
-    original = getattr(table, "_has_any_global_hook", None)
-    if original is None:
-        return lambda: None
-
-    @functools.wraps(original)
-    def has_any_global_hook() -> bool:
-        with watch.out_of_the_table():
-            return bool(original())
-
-    table._has_any_global_hook = has_any_global_hook
-
-    def undo() -> None:
-        if table._has_any_global_hook is has_any_global_hook:
-            table._has_any_global_hook = original
 
     return undo
 

@@ -19,7 +19,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpumemtrace import _core
 from gpumemtrace.capture.import_watch import forget, when_imported
+from gpumemtrace.capture.module_types import watch_module_types
 from gpumemtrace.capture.say import say
 
 __all__ = ["module_watch_step", "sites_of_tensors", "stop_module_watch", "watch_modules"]
@@ -92,9 +94,9 @@ class ModuleWatch:
 
     def start(self) -> None:
         """Begin to watch."""
-        module = self._torch.nn.Module
-        self._watch_new_classes(module)
-        self._hook.start_modules(module, self._give_sites)
+        # Ours goes on top of theirs: first come, last to leave.
+        self._undo.append(watch_module_types(self._torch, self._hook.watch_type))
+        self._hook.start_modules(self._torch.nn.Module, self._give_sites)
         self._undo.append(self._hook.stop_modules)
         optimizers = sys.modules["torch.optim.optimizer"]
         for handle in (
@@ -113,7 +115,7 @@ class ModuleWatch:
 
     def step_began(self) -> None:
         """See `module_watch_step`."""
-        self._hook.watch_types()
+        _core.look_at_module_types()
 
     def add(self, model: Any) -> None:
         """Give ``model`` and the modules in it their paths now: it is an outermost one."""
@@ -151,24 +153,6 @@ class ModuleWatch:
             self.add(module)
         else:
             self._hook.set_site(module, self._names.of(_unwrapped(module))[1])
-
-    def _watch_new_classes(self, module: Any) -> None:
-        watch_type = self._hook.watch_type
-
-        def init_subclass(cls: Any, /, **keywords: Any) -> None:
-            super(module, cls).__init_subclass__(**keywords)
-            watch_type(cls)
-
-        ours = classmethod(init_subclass)
-        if "__init_subclass__" in vars(module):  # not in any torch that we know
-            return
-        module.__init_subclass__ = ours
-
-        def undo() -> None:
-            if vars(module).get("__init_subclass__") is ours:
-                del module.__init_subclass__
-
-        self._undo.append(undo)
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._torch.compiler.is_dynamo_compiling():

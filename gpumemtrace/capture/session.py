@@ -317,8 +317,7 @@ class Session:
         warnings.warn(f"gpumemtrace records nothing: {what}", RuntimeWarning, stacklevel=5)
 
     def _step_began(self, number: int) -> None:
-        if self._auto is not None:
-            self._auto.training.step_ended()
+        _core.count_step()
         module_watch_step()
         stacks_step(number)
         self._steps += 1

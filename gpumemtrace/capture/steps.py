@@ -81,17 +81,17 @@ class StepCounter:
 
     def optimizer_stepped(self, optimizer: object) -> None:
         """``optimizer.step()`` has returned."""
-        if not self._enabled or self._by_hand or not self._is_owner(optimizer):
+        if not self._enabled or self._by_hand:
+            return
+        owner = None if self._owner is None else self._owner()
+        if owner is not optimizer and not self._takes_over(optimizer, owner):
             return
         if self._others:
             self._usual = max(self._usual, *self._others.values())
             self._others.clear()
         self._begin(self.number + 1)
 
-    def _is_owner(self, optimizer: object) -> bool:
-        owner = None if self._owner is None else self._owner()
-        if owner is optimizer:
-            return True
+    def _takes_over(self, optimizer: object, owner: object) -> bool:
         if owner is not None:
             steps = self._others.get(id(optimizer), 0) + 1
             self._others[id(optimizer)] = steps

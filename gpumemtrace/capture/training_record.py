@@ -2,8 +2,8 @@
 
 Nothing is asked of the user and nothing of the GPU. Models are the outermost modules that ran,
 optimizers those that stepped. All of it is looked at once, when an optimizer steps for the first
-time, except the number of backwards in a step (a counter) and the shapes of what the models are
-given (noted natively, by `forward_watch`).
+time, except the number of backwards in a step and the shapes of what the models are given, which
+are noted natively (``_core.count_step``; `forward_watch`).
 
 Keys:
 
@@ -35,6 +35,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gpumemtrace import _core
 from gpumemtrace.capture.forward_watch import ForwardWatch
 
 __all__ = ["TrainingRecord"]
@@ -44,7 +45,6 @@ _MOST_MODELS = 64
 _MOST_OPTIMIZERS = 256
 _MOST_KINDS = 8
 _MOST_SHAPES = 32
-_MOST_COUNTS = 64
 _WRAPPERS = ("_orig_mod", "module")  # torch.compile's; DistributedDataParallel's, DataParallel's
 
 
@@ -52,15 +52,13 @@ class TrainingRecord:
     """What is known so far; from construction until `stop` it learns. Never raises."""
 
     def __init__(self, torch: Any, watch: ForwardWatch) -> None:
-        self.backwards = 0
-        """Backwards since the last step ended; whoever sees one adds it."""
         self.wrappers: list[Any] = []
         """Functions of ours that stand where torch's stood."""
         self._torch = torch
         self._watch = watch
         self._models: dict[int, tuple[weakref.ref[Any], dict[str, Any], list[str]]] = {}
         self._optimizers: list[tuple[weakref.ref[Any], dict[str, Any]]] = []
-        self._backwards_per_step: Counter[int] = Counter()
+        _core.begin_counting()
         self._autocast: str | None = None
         self._seen = {"grad_scaler": False, "activation_checkpointing": False}
         self._undo: list[Callable[[], None]] = []
@@ -78,13 +76,6 @@ class TrainingRecord:
         while self._undo:
             self._undo.pop()()
 
-    def step_ended(self) -> None:
-        """A step has ended."""
-        counts = self._backwards_per_step
-        if self.backwards in counts or len(counts) < _MOST_COUNTS:
-            counts[self.backwards] += 1
-        self.backwards = 0
-
     def optimizer_stepped(self, optimizer: Any) -> None:
         """``optimizer.step()`` has run for the first time, or for the first with a new group."""
         with contextlib.suppress(Exception):  # somebody's own optimizer
@@ -97,11 +88,13 @@ class TrainingRecord:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values, as the top of this file says."""
         self._look_at_models()
-        usual = self._backwards_per_step.most_common(1)
+        parts = self._parts_of_models()
+        usual = Counter(_core.steps_by_backwards()).most_common(1)
         return {
             "models": _merged(
                 model | self._inputs_of(number, names)
-                for number, (_, model, names) in list(self._models.items())
+                for number, (alive, model, names) in list(self._models.items())
+                if number not in parts or alive() is None
             ),
             "optimizers": _merged(optimizer for _, optimizer in self._optimizers),
             "autocast": self._autocast,
@@ -119,6 +112,17 @@ class TrainingRecord:
                 inner, wrappers = _unwrapped(root)
                 model = _describe_model(inner, wrappers)
                 self._models[id(root)] = weakref.ref(root), model, _argument_names(inner)
+
+    def _parts_of_models(self) -> set[int]:
+        """Ids of modules within one of the models: called without it, too, or by `__call__`."""
+        parts: set[int] = set()
+        if len(self._models) > 1:
+            for reference, _, _ in list(self._models.values()):
+                with contextlib.suppress(Exception):
+                    if (root := reference()) is not None:
+                        inner, _ = _unwrapped(root)
+                        parts.update(id(part) for part in inner.modules() if part is not inner)
+        return parts
 
     def _inputs_of(self, number: int, names: list[str]) -> dict[str, Any]:
         """What the model with this id was given: in training mode, and otherwise."""

@@ -7,7 +7,6 @@ at the same moment; those of later steps lie elsewhere and are known by their li
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,17 +45,11 @@ def watch(model: Any, optimizer: Any = None, *, modules: bool = False) -> None:
 
 
 class OptimizerTags:
-    """Tags what each optimizer holds when its first step, or one with new groups, runs."""
+    """Tags what an optimizer holds: for its first step, and for one with new groups."""
 
     def __init__(self, roots: Callable[[], list[Any]]) -> None:
         self._roots = roots
-        self._seen: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._named: set[int] = set()  # ids of roots
-
-    def is_news(self, optimizer: Any) -> bool:
-        """Return whether there is something to tag; if so, call the other two."""
-        seen = self._seen.get(id(optimizer))
-        return seen is None or seen[1] != len(optimizer.param_groups) or seen[0]() is not optimizer
 
     def before_step(self, optimizer: Any) -> None:
         """Before ``optimizer.step()``: the gradients are there."""
@@ -65,7 +58,6 @@ class OptimizerTags:
     def after_step(self, optimizer: Any) -> None:
         """After it: the state is there."""
         _quietly(tag_state, optimizer)
-        self._seen[id(optimizer)] = weakref.ref(optimizer), len(optimizer.param_groups)
 
     def _tag_parameters(self, optimizer: Any) -> None:
         for root in self._roots():
