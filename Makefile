@@ -132,7 +132,7 @@ endif
 # Half of the time for the native targets (tests/fuzz/README.md), half for the commands. What is new
 # goes to build/fuzz-corpus, so that the next run goes on from there.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := reader:reader codec:codec roundtrip:events compute:events pickle:pickle
+FUZZ_TARGETS := reader:reader codec:codec roundtrip:events segment:segment compute:events pickle:pickle
 fuzz: $(STAMPS)/package $(STAMPS)/test-tools
 	@if command -v clang++ >/dev/null; then \
 	  cmake --preset fuzz --log-level=WARNING && cmake --build --preset fuzz || exit 1; \

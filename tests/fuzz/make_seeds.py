@@ -65,9 +65,29 @@ def payloads_of(path: Path) -> list[tuple[int, bytes]]:
     ]
 
 
+def left_in_memory() -> bytes:
+    """Return what a killed process leaves in shared memory, the parts that fuzz_segment.cc fills.
+
+    Two staged events, three in the ring with a loss before the second, a phase's name.
+    """
+
+    def event(number: int) -> bytes:
+        return struct.pack("<5Q3IhH", 40_000 + number, 512 * number, 512, 0, 0, 1, 0, 0, 0, 1)
+
+    header = struct.pack("<8s2I8Q64x", b"", 0, 0, 0, 0, 0, 0, 0, 10, 0, 0)
+    loss = (3, 1536, 1, 41_000, 42_000)
+    progress = struct.pack("<3QqQqdQ5Q", 25, 2, 8, 40_001, 0, 0, 1.0, 9, *loss)
+    log = struct.pack("<Q", 1) + bytes(len(progress)) + progress
+    ring = b"".join(event(2 + i) + struct.pack("<Q", 9 + i) for i in range(3)).ljust(8 * 64, b"\0")
+    stage = (event(0) + event(1)).ljust(4 * 56, b"\0")
+    name = b"forward"
+    names = struct.pack("<2I", 12 + len(name), 0) + struct.pack("<2IHBB", 1, 0, len(name), 1, 0)
+    return header + log + ring + stage + names + name
+
+
 def main() -> None:
     """Write all of them."""
-    folders = {name: CORPUS / name for name in ("reader", "codec", "events", "pickle")}
+    folders = {name: CORPUS / name for name in ("reader", "codec", "events", "pickle", "segment")}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
     for codec in CODECS:
@@ -77,6 +97,7 @@ def main() -> None:
         (first, a), (second, b), *_ = payloads_of(closed)
         head = struct.pack("<IHHH", 0, first - 1, second - 1, len(a))
         (folders["codec"] / f"codec{codec}").write_bytes(head + a + b)
+    (folders["segment"] / "killed").write_bytes(left_in_memory())
     draw = random.Random(1)
     for length in (16, 64):
         events = bytes(draw.randrange(256) for _ in range(8 * length))
