@@ -109,7 +109,6 @@ def measure(rounds: int, threads: int) -> list[dict[str, Any]]:
     }
     with tempfile.TemporaryDirectory() as folder:
         _core.session_start(f"{folder}/t.gmt", metadata_json="{}")
-        allocator.record_baseline()
         for name, size in SIZES.items():
             during = run_rounds(IN_SESSION, size, rounds, threads)
             single = time_single_pairs(size, rounds) if threads == 1 else {}

@@ -24,13 +24,11 @@ def test_blocks_from_before_a_session_are_matched(tmp_path: Path) -> None:
         import torch
         import hook_child
         from gpumemtrace import _core
-        from gpumemtrace.capture import allocator
 
         hook_child.start()
         before = [torch.ones(1000 * (i + 1), device="cuda") for i in range(20)]
         hook_child.stop()
         _core.session_start(hook_child.TRACE + ".late", metadata_json="{}")
-        allocator.record_baseline()
         steps = hook_child.Steps()
         steps.end()
         del before[:15]
@@ -62,7 +60,6 @@ def test_ten_thousand_events_that_were_lost(tmp_path: Path) -> None:
         allocator.ensure_installed()
         _core.session_start(hook_child.TRACE, metadata_json="{}", ring_bytes=1 << 18,
                             drain_interval_ms=1500)
-        allocator.record_baseline()
         kept = [torch.empty(1000, device="cuda") for _ in range(50)]
         spare = torch.empty(1000, device="cuda")
         del spare

@@ -265,7 +265,6 @@ def test_second_session_begins_with_the_totals(tmp_path: Path) -> None:
         import torch
         import hook_child
         from gpumemtrace import _core
-        from gpumemtrace.capture import allocator
 
         hook_child.start()
         kept = torch.ones(3 << 20, device="cuda")
@@ -275,7 +274,6 @@ def test_second_session_begins_with_the_totals(tmp_path: Path) -> None:
         hook_child.stop()
         between = [torch.ones(1000, device="cuda") for _ in range(2)]
         _core.session_start(hook_child.TRACE + ".second", metadata_json="{}")
-        allocator.record_baseline()
         steps = hook_child.Steps()
         after = torch.ones(1000, device="cuda")
         steps.end()

@@ -18,6 +18,7 @@ namespace {
 constinit std::atomic<bool> g_ever_recorded{false};
 constinit std::atomic<std::uint64_t> g_skipped{0};
 constinit std::atomic<MetadataSource> g_metadata_source{nullptr};
+constinit std::atomic<SessionOpener> g_session_opener{nullptr};
 // Copies are kept for ever, since the drain may be reading one: there are one or two a process.
 struct KeptProbe {
   DeviceProbe probe;
@@ -47,6 +48,18 @@ void set_device_probe(const DeviceProbe& probe) noexcept {
 
 void set_metadata_source(MetadataSource source) noexcept {
   g_metadata_source.store(source, std::memory_order_release);
+}
+
+void set_session_opener(SessionOpener opener) noexcept {
+  g_session_opener.store(opener, std::memory_order_release);
+}
+
+void open_session(Ring* ring) noexcept {
+  if (const SessionOpener opener = g_session_opener.load(std::memory_order_acquire)) {
+    opener(ring, &activate_ring);
+  } else {
+    activate_ring(ring);
+  }
 }
 
 void activate_ring(Ring* ring) noexcept {

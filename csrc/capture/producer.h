@@ -93,6 +93,11 @@ struct DeviceProbe {
 };
 GPUMEMTRACE_API void set_device_probe(const DeviceProbe& probe) noexcept;
 
+// Makes a session's ring the active one, by calling `activate` once, and tells it what was there
+// before. Called in the thread that begins the session, while no fork can happen.
+using SessionOpener = void (*)(Ring* ring, void (*activate)(Ring*) noexcept) noexcept;
+GPUMEMTRACE_API void set_session_opener(SessionOpener opener) noexcept;
+
 // Writes a JSON object to `out` and returns its length, 0 for "nothing to say". Polled by the
 // drain thread every flush interval and at the end; each change becomes a metadata chunk.
 using MetadataSource = std::size_t (*)(char* out, std::size_t capacity) noexcept;

@@ -17,6 +17,9 @@ void forget_producers_after_fork() noexcept;
 std::uint64_t skipped_events() noexcept;
 void add_skipped(std::uint64_t count) noexcept;
 
+// activate_ring, by way of the session opener if there is one.
+void open_session(Ring* ring) noexcept;
+
 const DeviceProbe* device_probe() noexcept;  // nullptr = not told
 MetadataSource metadata_source() noexcept;   // nullptr = none
 

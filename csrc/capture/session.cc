@@ -318,7 +318,7 @@ void start_session(const SessionOptions& options) {
   }
   session.recording = recording.release();
   if (session.recording->flight) take_signals();
-  activate_ring(ring);
+  open_session(ring);
   start_collecting_leftovers(options.shared_memory_folder);
 }
 

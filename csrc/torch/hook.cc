@@ -22,6 +22,15 @@ CUDAAllocator* const g_native_at_load = if_native(c10::cuda::CUDACachingAllocato
 
 Hook* g_hook = nullptr;
 
+// A session begins. Only while torch allocates through us can its blocks be followed from there on.
+void open_session(Ring* ring, void (*activate)(Ring*) noexcept) noexcept {
+  if (g_hook != nullptr && g_hook->is_current()) {
+    g_hook->recorder().begin_session(ring, activate);
+  } else {
+    activate(ring);
+  }
+}
+
 }  // namespace
 
 // Lets changeCurrentAllocator pass its check "is the current allocator initialized?", which asks
@@ -51,7 +60,9 @@ Hook& Hook::instance() {
       throw std::runtime_error(
           "gpumemtrace: another pluggable allocator was installed before gpumemtrace was loaded");
     }
-    return g_hook = new Hook(*g_native_at_load);
+    g_hook = new Hook(*g_native_at_load);
+    capture::set_session_opener(&open_session);
+    return g_hook;
   }();
   return *hook;
 }

@@ -1,7 +1,14 @@
 #include "torch/in_flight.h"
 
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+
+#include "capture/clock.h"
 
 namespace gpumemtrace::hook {
 namespace {
@@ -22,6 +29,12 @@ struct SlotOwner {
     slot->taken.store(false, std::memory_order_release);
   }
 };
+
+// Every other thread of this process passes a full barrier meanwhile.
+bool order_all_threads() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
 
 }  // namespace
 
@@ -44,6 +57,8 @@ InFlightSlot* acquire_slot() noexcept {
   return &g_shared_slot;
 }
 
+bool is_slot_shared() noexcept { return t_notes.slot == &g_shared_slot; }
+
 bool others_in_flight() noexcept {
   const std::size_t used = std::min(g_used.load(std::memory_order_acquire), g_slots.size());
   const InFlightSlot* const mine = t_notes.slot;
@@ -52,6 +67,17 @@ bool others_in_flight() noexcept {
   }
   return g_shared_slot.busy.load(std::memory_order_acquire) ||
          g_crowded.load(std::memory_order_relaxed);
+}
+
+bool wait_for_others(std::uint64_t patience_ns) noexcept {
+  if (!order_all_threads()) return false;
+  const std::uint64_t ends_ns = capture::monotonic_ns() + patience_ns;
+  while (others_in_flight()) {
+    if (capture::monotonic_ns() > ends_ns) return false;
+    const timespec moment{0, 20'000};
+    nanosleep(&moment, nullptr);
+  }
+  return true;
 }
 
 }  // namespace gpumemtrace::hook

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 #include "torch/allocation_notes.h"
 
@@ -39,6 +40,9 @@ struct alignas(64) InFlightSlot {
 // Gives this thread a slot until it ends. Takes no lock.
 InFlightSlot* acquire_slot() noexcept;
 
+// Whether this thread found no slot, or is ending: others may use the same one.
+bool is_slot_shared() noexcept;
+
 // Is any other thread at work? Looks at each thread that has ever been, up to 64 at a time.
 bool others_in_flight() noexcept;
 
@@ -53,21 +57,33 @@ inline bool others_began_before() noexcept {
 inline void say_at_work() noexcept { std::atomic_thread_fence(std::memory_order_release); }
 
 // Around an operation: before the native allocator is called, and when all its events are pushed.
-inline void enter() noexcept {
+// True: this thread was at work already, in an operation that this one is a part of.
+inline bool enter() noexcept {
   InFlightSlot* slot = t_notes.slot;
   if (slot == nullptr) [[unlikely]]
     slot = acquire_slot();
+  const bool is_inner = slot->busy.load(std::memory_order_relaxed);
   slot->busy.store(true, std::memory_order_relaxed);
+  return is_inner;
 }
 inline void leave() noexcept { t_notes.slot->busy.store(false, std::memory_order_release); }
 
-// The same for a scope.
-class AtWork {
- public:
-  AtWork() noexcept { enter(); }
-  ~AtWork() { leave(); }
-  AtWork(const AtWork&) = delete;
-  AtWork& operator=(const AtWork&) = delete;
+// At the end of its scope.
+struct Leaving {
+  Leaving() = default;
+  ~Leaving() { leave(); }
+  Leaving(const Leaving&) = delete;
+  Leaving& operator=(const Leaving&) = delete;
 };
+
+// Waits until every other thread has left the operation that it may be in. The caller has told them
+// to begin no other one, by something that they read behind hold_order(). False: one did not come
+// out in time, or can't be seen (more threads than slots, a kernel without membarrier(2)).
+bool wait_for_others(std::uint64_t patience_ns) noexcept;
+
+// Between enter() and the look at whether one may go on. No instruction: wait_for_others() has each
+// core put its stores and loads in order, by membarrier(2), so that of the two sides one sees the
+// other's.
+inline void hold_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace gpumemtrace::hook

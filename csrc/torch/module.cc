@@ -19,11 +19,6 @@ PYBIND11_MODULE(_torch_hook, module) {
   module.def("is_initialized", [] { return hook::Hook::instance().native().initialized(); });
   module.def("live_blocks", [] { return hook::Hook::instance().live_blocks(); });
   module.def("swap_in_late", [] { hook::Hook::instance().swap_in_late(); });
-  module.def("record_baseline", [] {
-    if (auto* ring = gpumemtrace::capture::active_ring()) {
-      hook::Hook::instance().recorder().tell_baseline(ring);
-    }
-  });
   hook::register_sites(module);
   const auto through = [](bool through_hook) {
     return through_hook ? hook::Through::kCurrent : hook::Through::kNative;

@@ -2,7 +2,8 @@
 //
 // Called by TracingAllocator and by the C entry points, around the native allocator:
 //
-//   const std::uint64_t begin = recorder.begin(ring, size);
+//   const auto [ring, attention] = recorder.arrive();
+//   const std::uint64_t begin = recorder.begin(ring, attention, size);
 //   block = native.allocate(size);
 //   recorder.allocated(ring, begin, block, size, device, stream);
 //
@@ -55,33 +56,45 @@ class Recorder {
 
   // --- around every allocation and free ---
 
+  // This thread is at work from here on, until one of allocated(), failed(), freed(), abandoned(), or
+  // leave() (in_flight.h). The ring that it records in meanwhile; nullptr while no session does. The
+  // blocks that a session begins with and its events join without a seam, since no operation is
+  // under way when it begins: this waits for that moment to pass.
+  struct Arrival {
+    Ring* ring;
+    std::uint64_t attention;  // for begin() or freeing()
+  };
+  Arrival arrive() noexcept;
+
   // How far the ring is. Just before the native allocator is called; either allocated() or failed()
   // must follow, or abandoned() where it threw something else.
-  std::uint64_t begin(Ring* ring, std::size_t size) noexcept;
+  std::uint64_t begin(Ring* ring, std::uint64_t attention, std::size_t size) noexcept;
   // After it has served the request, in the same thread.
   void allocated(Ring* ring, std::uint64_t begin, const void* block, std::size_t size,
                  DeviceIndex device, cudaStream_t stream) noexcept;
   // After it threw OutOfMemoryError; call it in the handler, then rethrow.
   void failed(Ring* ring, std::size_t size, DeviceIndex device, cudaStream_t stream) noexcept;
 
-  // Nothing was handed out, or nothing that is ours to record.
+  // Nothing was handed out, or nothing that is ours to record; or no session records.
   void abandoned() noexcept;
 
   // Before a block goes back, and after.
-  std::uint64_t freeing(Ring* ring, const void* block) noexcept;  // returns `begin`
+  std::uint64_t freeing(Ring* ring, std::uint64_t attention,
+                        const void* block) noexcept;  // `begin`
   void freed(Ring* ring, std::uint64_t begin) noexcept;
 
-  // The same two moments while no session records: keeps what must be known when one begins.
-  void allocated_unrecorded() noexcept;
+  // Before a block goes back while no session records: keeps what must be known when one begins.
   void freeing_unrecorded(const void* block) noexcept;
 
   // --- rare calls; `ring` is nullptr while no session records ---
 
   // The allocator is set up. Takes its settings into account.
   void initialized(int device_count) noexcept;
-  // Where a session begins when memory is in use: the blocks handed out, as if it were now, the
-  // segments, and the totals of each device.
-  void tell_baseline(Ring* ring) noexcept;
+  // Where a session begins: makes its ring the one that records and, when memory is in use, tells
+  // the blocks handed out, as if it were now, the segments, and the totals of each device. Other
+  // threads' operations stand still meanwhile, as long as a snapshot takes; where one can't be
+  // waited for (100 ms), the blocks remain untold, and a kGap of no events says so.
+  void begin_session(Ring* ring, void (*activate)(Ring*) noexcept) noexcept;
   void stream_used(Ring* ring, const void* block, DeviceIndex device, cudaStream_t stream) noexcept;
   void cache_emptied(Ring* ring, std::uint64_t duration_ns) noexcept;
   // Anything else after which this device may have given memory back to the driver.
@@ -111,6 +124,8 @@ class Recorder {
   static constexpr Bits kResyncs = Bits{0xffff};       // resync_bit of some device
   static constexpr Bits kWatched = Bits{0xffff'0000};  // watch_bit of some device
   static constexpr Bits kUnsized = Bits{1} << 32;      // unsized_blocks_ isn't empty
+  // A session begins: whoever arrives waits. seq_cst (begin_session) -> acquire (stand_aside).
+  static constexpr Bits kHeld = Bits{1} << 33;
   static_assert(capture::kMaxDevices == 16);
   static bool is_known(int device) noexcept { return device >= 0 && device < capture::kMaxDevices; }
 
@@ -122,6 +137,9 @@ class Recorder {
     std::atomic<std::uint64_t> retries{0};
   };
 
+  void stand_aside(bool is_inner) noexcept;
+  bool tell_known_memory(Ring* ring) noexcept;
+  void tell_baseline(Ring* ring, bool alone) noexcept;
   // After an operation's own event. `device` is -1 where it isn't known (a free).
   void finish(Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept;
   bool large_needs_totals(const Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept;
@@ -138,7 +156,7 @@ class Recorder {
   SegmentKnowledge::State knowledge_of(const BlockSnapshot& memory) const noexcept;
   void allocated_with_totals(Ring* ring, std::uint64_t begin, Event& event) noexcept;
   void push_block(Ring* ring, const KnownBlock& block, std::uint64_t allocated) noexcept;
-  std::uint64_t push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept;
+  void push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept;
   bool push_if_pending_changed(Ring* ring, const Totals& before, const Event& request,
                                const Totals& after) noexcept;
   // These return how many events they pushed: where the ring has moved by more, threads met.
@@ -187,9 +205,18 @@ inline void Recorder::finish(Ring* ring, std::uint64_t begin, DeviceIndex device
   leave();
 }
 
-inline std::uint64_t Recorder::begin(Ring* ring, std::size_t size) noexcept {
-  enter();
-  if ((attention_.load(std::memory_order_relaxed) & ~kUnsized) != 0) [[unlikely]] {
+inline Recorder::Arrival Recorder::arrive() noexcept {
+  const bool is_inner = enter();
+  hold_order();
+  const Bits attention = attention_.load(std::memory_order_relaxed);
+  if ((attention & kHeld) != 0) [[unlikely]]
+    stand_aside(is_inner);
+  return {capture::active_ring(), attention};
+}
+
+inline std::uint64_t Recorder::begin(Ring* ring, std::uint64_t attention,
+                                     std::size_t size) noexcept {
+  if ((attention & ~kUnsized) != 0) [[unlikely]] {
     return begin_with_care(ring, size);
   }
   const std::uint64_t head = ring->head();
@@ -220,14 +247,14 @@ inline void Recorder::allocated(Ring* ring, std::uint64_t begin, const void* blo
   finish(ring, begin, device);
 }
 
-inline std::uint64_t Recorder::freeing(Ring* ring, const void* block) noexcept {
+inline std::uint64_t Recorder::freeing(Ring* ring, std::uint64_t attention,
+                                       const void* block) noexcept {
   Event event{};
   event.kind = Kind::kFree;
   event.address = reinterpret_cast<std::uintptr_t>(block);
   event.device = -1;
   event.site = capture::site_of(Kind::kFree, 0);
-  enter();
-  if (attention_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+  if (attention != 0) [[unlikely]]
     forget(block);
   const std::uint64_t begin = ring->head();
   say_at_work();
@@ -241,8 +268,6 @@ inline void Recorder::abandoned() noexcept {
 }
 
 inline void Recorder::freed(Ring* ring, std::uint64_t begin) noexcept { finish(ring, begin, -1); }
-
-inline void Recorder::allocated_unrecorded() noexcept { t_notes.clear(); }
 
 inline void Recorder::freeing_unrecorded(const void* block) noexcept {
   if (attention_.load(std::memory_order_relaxed) != 0) [[unlikely]]

@@ -1,4 +1,6 @@
 // The recorder's part for calls that come once, or once in a while.
+#include <time.h>
+
 #include "torch/recorder.h"
 
 namespace gpumemtrace::hook {
@@ -23,16 +25,39 @@ void Recorder::initialized(int device_count) noexcept {
   }
 }
 
-void Recorder::tell_baseline(Ring* ring) noexcept {
-  const std::uint64_t place = ring->head();
-  const bool begins_alone = !others_began_before();
-  std::uint64_t pushed = 0;
-  auto known = SegmentKnowledge::kNotKnown;
-  try {
-    const BlockSnapshot memory = take_snapshot(native_);
-    known = knowledge_of(memory);
-    pushed = push_known_memory(ring, memory);
-  } catch (...) {
+// An operation within another goes on: who begins the session waits for the outer one.
+void Recorder::stand_aside(bool is_inner) noexcept {
+  if (is_inner && !is_slot_shared()) return;
+  do {
+    leave();
+    while ((attention_.load(std::memory_order_acquire) & kHeld) != 0) {
+      const timespec moment{0, 20'000};
+      nanosleep(&moment, nullptr);
+    }
+    enter();
+    hold_order();
+  } while ((attention_.load(std::memory_order_acquire) & kHeld) != 0);
+}
+
+void Recorder::begin_session(Ring* ring, void (*activate)(Ring*) noexcept) noexcept {
+  constexpr std::uint64_t kPatienceNs = 100'000'000;
+  attention_.fetch_or(kHeld, std::memory_order_seq_cst);
+  const bool alone = wait_for_others(kPatienceNs);
+  activate(ring);
+  if (!alone) attention_.fetch_and(~kHeld, std::memory_order_seq_cst);
+  tell_baseline(ring, alone);
+  attention_.fetch_and(~kHeld, std::memory_order_seq_cst);
+}
+
+void Recorder::tell_baseline(Ring* ring, bool alone) noexcept {
+  // Whoever is at work may be in a snapshot, in the ring, in both or in neither.
+  const bool knows_blocks = alone && tell_known_memory(ring);
+  if (!knows_blocks) {
+    segments_.give_up();
+    Event event{};
+    event.kind = Kind::kGap;
+    event.device = -1;
+    push(ring, event);
   }
   const int count = device_count_.load(std::memory_order_relaxed);
   for (int device = 0; device < count; ++device) {
@@ -46,20 +71,28 @@ void Recorder::tell_baseline(Ring* ring) noexcept {
                                                             std::memory_order_relaxed);
     }
     push_stats(ring, index, StatsCause::kBaseline, totals);
-    ++pushed;
-    if (others_in_flight()) want_resync(index);
+    if (!alone) want_resync(index);
     // Blocks given back that wait for another stream bound free ones, and no event tells of them.
     if (is_known(index) && totals.pending() != 0) {
       attention_.fetch_or(watch_bit(index), std::memory_order_seq_cst);
     }
   }
-  // Whoever was at work meanwhile may be in the snapshot, in the ring, in both or in neither.
-  const bool alone = begins_alone && ring->head() == place + pushed && !others_in_flight();
-  segments_.begin(alone ? known : SegmentKnowledge::kNotKnown);
+}
+
+// False: the allocator would not say what it holds.
+bool Recorder::tell_known_memory(Ring* ring) noexcept {
+  try {
+    const BlockSnapshot memory = take_snapshot(native_);
+    if (!memory.is_whole) return false;
+    segments_.begin(knowledge_of(memory));
+    push_known_memory(ring, memory);
+    return true;
+  } catch (...) {
+    return false;
+  }
 }
 
 SegmentKnowledge::State Recorder::knowledge_of(const BlockSnapshot& memory) const noexcept {
-  if (!memory.is_whole) return SegmentKnowledge::kNotKnown;
   if (memory.segments.empty()) return SegmentKnowledge::kNothingYet;
   const bool expandable = memory.segments.front().is_expandable;
   for (const KnownSegment& segment : memory.segments) {
@@ -68,15 +101,13 @@ SegmentKnowledge::State Recorder::knowledge_of(const BlockSnapshot& memory) cons
   return expandable ? SegmentKnowledge::kExpandable : SegmentKnowledge::kFixed;
 }
 
-// Returns the number of events.
-std::uint64_t Recorder::push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept {
-  std::uint64_t pushed = memory.segments.size() + memory.blocks.size();
+void Recorder::push_known_memory(Ring* ring, const BlockSnapshot& memory) noexcept {
   told_segments_.clear();
   for (const KnownSegment& segment : memory.segments) {
     told_segments_.add(segment);
     Event event = segment_event(segment);
     push(ring, event);
-    pushed += push_pool_of(ring, segment);
+    push_pool_of(ring, segment);
   }
   std::array<std::uint64_t, 256> allocated{};  // by device; the session has told of nothing yet
   for (const KnownBlock& block : memory.blocks) {
@@ -84,7 +115,6 @@ std::uint64_t Recorder::push_known_memory(Ring* ring, const BlockSnapshot& memor
     sum += block.size;
     push_block(ring, block, sum);
   }
-  return pushed;
 }
 
 void Recorder::push_block(Ring* ring, const KnownBlock& block, std::uint64_t allocated) noexcept {

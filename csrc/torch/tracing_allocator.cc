@@ -23,14 +23,15 @@ c10::DeleterFnPtr g_native_deleter = nullptr;
 // The deleter of every block that the native allocator caches.
 void delete_traced(void* block) {
   if (block == nullptr) return;
-  Ring* const ring = active_ring();
+  const auto [ring, attention] = g_recorder->arrive();
   if (ring == nullptr) [[unlikely]] {
+    const Leaving at_end;
     g_recorder->freeing_unrecorded(block);
     count_skipped();
     g_native_deleter(block);
     return;
   }
-  const std::uint64_t begin = g_recorder->freeing(ring, block);
+  const std::uint64_t begin = g_recorder->freeing(ring, attention, block);
   g_native_deleter(block);
   g_recorder->freed(ring, begin);
 }
@@ -68,12 +69,12 @@ auto or_record_failure(Recorder& recorder, Ring* ring, std::size_t size, const c
       const c10::DeviceIndex device = c10::cuda::current_device();
       recorder.failed(ring, size, device, stream != nullptr ? *stream : current_stream(device));
     } else {
-      recorder.allocated_unrecorded();
+      recorder.abandoned();
       count_skipped();
     }
     throw;
   } catch (...) {
-    if (ring != nullptr) recorder.abandoned();
+    recorder.abandoned();
     throw;
   }
 }
@@ -88,18 +89,18 @@ TracingAllocator::TracingAllocator(CUDAAllocator& native, Recorder& recorder)
 
 template <class Allocate>
 inline c10::DataPtr TracingAllocator::allocate_with(std::size_t size, const Allocate& allocate) {
-  Ring* const ring = active_ring();
-  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, size) : 0;
+  const auto [ring, attention] = recorder_.arrive();
+  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, attention, size) : 0;
   c10::DataPtr block = or_record_failure(recorder_, ring, size, nullptr, allocate);
   // Changes the deleter in place: pointer, context and device stay what they are. Also for an empty
   // block, since its deleter is to equal raw_deleter() too.
   const bool is_cached = block.compare_exchange_deleter(native_deleter_, &delete_traced);
   if (!is_cached || block.get() == nullptr) {
-    if (ring != nullptr) recorder_.abandoned();
+    recorder_.abandoned();
     return block;
   }
   if (ring == nullptr) [[unlikely]] {
-    recorder_.allocated_unrecorded();
+    recorder_.abandoned();
     count_skipped();
     return block;
   }
@@ -132,15 +133,15 @@ template <class Allocate>
 inline void* TracingAllocator::raw_alloc_with(std::size_t size, const cudaStream_t* stream,
                                               const Allocate& allocate) {
   if (!caches()) return allocate();
-  Ring* const ring = active_ring();
-  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, size) : 0;
+  const auto [ring, attention] = recorder_.arrive();
+  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, attention, size) : 0;
   void* const block = or_record_failure(recorder_, ring, size, stream, allocate);
   if (block == nullptr) {
-    if (ring != nullptr) recorder_.abandoned();
+    recorder_.abandoned();
     return block;
   }
   if (ring == nullptr) {
-    recorder_.allocated_unrecorded();
+    recorder_.abandoned();
     count_skipped();
     return block;
   }
@@ -160,16 +161,16 @@ void* TracingAllocator::raw_alloc_with_stream(std::size_t size, cudaStream_t str
 }
 
 void TracingAllocator::raw_delete(void* block) {
-  Ring* const ring = block != nullptr && caches() ? active_ring() : nullptr;
+  if (block == nullptr || !caches()) return native_.raw_delete(block);
+  const auto [ring, attention] = recorder_.arrive();
   if (ring == nullptr) {
-    if (block != nullptr) {
-      recorder_.freeing_unrecorded(block);
-      count_skipped();
-    }
+    const Leaving at_end;
+    recorder_.freeing_unrecorded(block);
+    count_skipped();
     native_.raw_delete(block);
     return;
   }
-  const std::uint64_t begin = recorder_.freeing(ring, block);
+  const std::uint64_t begin = recorder_.freeing(ring, attention, block);
   try {
     native_.raw_delete(block);
   } catch (...) {  // not a block of its own
@@ -273,12 +274,12 @@ std::vector<KnownBlock> describe(CUDAAllocator& native, const std::vector<c10::D
 // calling anybody's deleter.
 ForwardingAllocator::CheckpointDelta TracingAllocator::setCheckpointPoolState(
     DeviceIndex device, std::shared_ptr<AllocatorState> state) {
-  const AtWork at_work;
+  Ring* const ring = recorder_.arrive().ring;
+  const Leaving at_end;
   CheckpointDelta delta = native_.setCheckpointPoolState(device, std::move(state));
   for (c10::DataPtr& block : delta.dataptrs_allocd) {
     (void)block.compare_exchange_deleter(native_deleter_, &delete_traced);
   }
-  Ring* const ring = active_ring();
   std::vector<KnownBlock> created;
   if (ring != nullptr) {
     try {

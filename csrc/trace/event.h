@@ -64,6 +64,9 @@ enum class Kind : std::uint16_t {
 //   kSegmentPool  base           pool id [0]       pool id [1]     -                  (0, 0 = none)
 //   kHostUsed     process (RSS)  its cgroup        cgroup's limit  -                  (bytes; 0 = unknown, or no limit)
 //
+// A kGap of 0 events: nothing was lost, but blocks may be in use that nobody told of, up to the next
+// kStats of a device its lines are uncertain.
+//
 // A segment is told of right after the alloc that it was taken for, memory that has gone before the
 // kStats that no longer holds it. Recorders before gpumemtrace 0.2 gave a kSegmentMap the address of
 // the block (the bytes are mapped from there on, wherever nothing was), and told nothing of memory

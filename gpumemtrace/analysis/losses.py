@@ -41,4 +41,5 @@ def find_losses(trace: TraceData) -> tuple[Loss, ...]:
             phase=trace.phase_name(int(gaps["phase"][row])),
         )
         for row in range(len(gaps["event"]))
+        if gaps["address"][row]  # 0: nothing was lost, but what is in use was not known either
     )

@@ -24,7 +24,6 @@ __all__ = [
     "ensure_installed",
     "is_installed",
     "library_path",
-    "record_baseline",
 ]
 
 if TYPE_CHECKING:
@@ -60,16 +59,6 @@ def is_installed() -> bool:
     """Return whether torch allocates through the tracing allocator now. Imports nothing."""
     hook = sys.modules.get("gpumemtrace._torch_hook")
     return hook is not None and hook.current_allocator() == "tracing"
-
-
-def record_baseline() -> None:
-    """Record the totals of each device that has memory: the first thing a session needs.
-
-    For a session that begins when CUDA is up. Does nothing while no session records, or while the
-    tracing allocator isn't installed.
-    """
-    if is_installed():
-        sys.modules["gpumemtrace._torch_hook"].record_baseline()
 
 
 def library_path() -> str:

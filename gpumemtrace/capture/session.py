@@ -24,7 +24,7 @@ from typing import Any
 
 from gpumemtrace import _core
 from gpumemtrace.capture import run_record
-from gpumemtrace.capture.allocator import ensure_installed, record_baseline
+from gpumemtrace.capture.allocator import ensure_installed
 from gpumemtrace.capture.auto_phases import AutoPhases
 from gpumemtrace.capture.call_sites import begin_stacks, end_stacks, stacks_step
 from gpumemtrace.capture.modules import module_watch_step, stop_module_watch, watch_modules
@@ -214,7 +214,6 @@ class Session:
         if options.modules:
             watch_modules()
         begin_stacks(options)
-        record_baseline()
 
     @property
     def path(self) -> Path:

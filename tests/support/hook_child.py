@@ -24,7 +24,6 @@ def start(**options: Any) -> None:
 
     allocator.ensure_installed()
     _core.session_start(TRACE, metadata_json="{}", **{"ring_bytes": 64 << 20, **options})
-    allocator.record_baseline()
 
 
 def stop() -> dict[str, Any]:
