@@ -14,7 +14,7 @@ bool frames_are_readable() noexcept {
     PyCodeObject* const code = PyFrame_GetCode(frame);
 #if PY_VERSION_HEX >= 0x030B0000
     const int byte = PyFrame_GetLasti(frame);
-    const int instruction = byte < 0 ? 0 : byte / static_cast<int>(sizeof(_Py_CODEUNIT));
+    const int instruction = byte < 0 ? 0 : byte / static_cast<int>(sizeof(layout::CodeUnit));
 #else
     const int instruction = frame->f_lasti < 0 ? 0 : frame->f_lasti;
 #endif

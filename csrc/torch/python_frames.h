@@ -31,6 +31,8 @@ inline constexpr std::size_t kMostFrames = 128;
 
 namespace layout {
 
+using CodeUnit = std::uint16_t;  // an instruction; CPython's own name is private since 3.13
+
 // The front of CPython's own structures, each as in its Include/internal/pycore_frame.h.
 #if PY_VERSION_HEX >= 0x030E0000
 struct Frame {
@@ -38,7 +40,7 @@ struct Frame {
   Frame* previous;
   std::uintptr_t function;
   void *globals, *builtins, *locals, *frame_object;
-  _Py_CODEUNIT* instruction;
+  CodeUnit* instruction;
   void* stack_pointer;
   std::uint16_t return_offset;
   char owner;
@@ -48,7 +50,7 @@ struct Frame {
   PyObject* executable;
   Frame* previous;
   void *function, *globals, *builtins, *locals, *frame_object;
-  _Py_CODEUNIT* instruction;
+  CodeUnit* instruction;
   int stack_top;
   std::uint16_t return_offset;
   char owner;
@@ -58,7 +60,7 @@ struct Frame {
   PyCodeObject* executable;
   Frame* previous;
   void *function, *globals, *builtins, *locals, *frame_object;
-  _Py_CODEUNIT* instruction;
+  CodeUnit* instruction;
   int stack_top;
   std::uint16_t return_offset;
   char owner;
@@ -69,7 +71,7 @@ struct Frame {
   PyCodeObject* executable;
   void* frame_object;
   Frame* previous;
-  _Py_CODEUNIT* instruction;
+  CodeUnit* instruction;
   int stack_top;
   bool is_entry;
   char owner;
@@ -111,7 +113,7 @@ inline bool read(const Frame* frame, PythonFrame& out) noexcept {
 #endif
   if (executable == nullptr || !PyCode_Check(executable)) return false;
   out.code = reinterpret_cast<PyCodeObject*>(executable);
-  const auto* const first = reinterpret_cast<const _Py_CODEUNIT*>(out.code->co_code_adaptive);
+  const auto* const first = reinterpret_cast<const CodeUnit*>(out.code->co_code_adaptive);
   const std::ptrdiff_t instruction = frame->instruction - first;
 #else
   out.code = frame->f_code;
