@@ -314,7 +314,7 @@ def write_records(
     time_resolution_ns: int,
     force: bool,
 ) -> None:
-    """Write all records of ``source`` to a new file, with its run record and names."""
+    """Write all records of ``source`` to a new file, with its run record, names and footer."""
     if source.path is not None and Path(path).exists() and Path(path).samefile(source.path):
         raise ValueError(f"{path}: a trace can't be saved over the file that it is read from")
     with FileWriter(path, time_resolution_ns=time_resolution_ns, overwrite=force) as writer:
@@ -322,7 +322,7 @@ def write_records(
         writer.write_names(source.names)
         for records in source.batches():
             writer.append(records | {"size_bytes": records["size_bytes"].view(np.uint64)})
-        writer.close({"reason": "saved"})
+        writer.close({**source.footer, "reason": source.footer.get("reason", "saved")})
 
 
 def _gap_record(time_ns: int, lost: int) -> Records:

@@ -53,7 +53,7 @@ class Frame:
         if self.file.startswith(("<frozen ", "<eval_with_key>")):
             return True
         folders = PurePath(self.file).parts[:-1]
-        return any(name == "torch" or name.startswith("torchinductor_") for name in folders)
+        return any(name == "torch" or name.startswith("torchinductor") for name in folders)
 
     @property
     def is_native(self) -> bool:

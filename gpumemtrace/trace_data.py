@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gpumemtrace import _core
 from gpumemtrace.category_rules import CategoryRule
 from gpumemtrace.checkpoints import Checkpoint
+from gpumemtrace.confidential_source import ConfidentialSource
 from gpumemtrace.from_events import EVENT_COLUMNS, source_from_events
 from gpumemtrace.marks import KEPT_KINDS, Marks, MarksBuilder, PhaseSpans, Steps
 from gpumemtrace.parts import Part
@@ -112,6 +113,17 @@ class TraceData:
         if not self._part.is_whole:
             raise ValueError("a slice can't be saved: save the trace it was taken from")
         write_records(self._source, path, time_resolution_ns=time_resolution_ns, force=force)
+
+    def without_paths(self) -> Self:
+        """Return the trace as one to share: as ``install(confidential=True)`` would record it.
+
+        Its texts tell no folders, nor the host: of the files of call sites the name is kept (and
+        what lies behind ``site-packages``), of paths among the arguments of the program, and of
+        absolute ones in any text, the last part. Raises `ValueError` for a slice.
+        """
+        if not self._part.is_whole:
+            raise ValueError("a slice keeps its paths: take them out of the trace it is a slice of")
+        return type(self)(ConfidentialSource(self._source), category_rules=self.category_rules)
 
     # -- what the trace is ------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 #include "capture/clock.h"
 #include "capture/producer.h"
 #include "capture/sites.h"
+#include "torch/file_names.h"
 #include "torch/module_calls.h"
 #include "torch/python_lines.h"
 #include "torch/python_stacks.h"
@@ -75,6 +76,7 @@ void register_sites(py::module_& module) {
   module.def("stop_stacks", &stop_stacks);
   module.def("take_stacks", &take_stacks);
   module.def("time_sites", &time_sites);
+  module.def("without_folders", &without_folders);
   module.def("line_of", [](int first_line, const std::string& table, std::uint32_t instruction) {
     return line_of({{}, {}, table, first_line, nullptr}, instruction);
   });

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "capture/sites.h"
+#include "torch/file_names.h"
 #include "torch/python_frames.h"
 #include "torch/python_lines.h"
 
@@ -94,14 +95,6 @@ std::string_view utf8(PyObject* text) noexcept {
   return {bytes, static_cast<std::size_t>(size)};
 }
 
-std::string_view without_folders(std::string_view file) noexcept {
-  for (const std::string_view packages : {"/site-packages/", "/dist-packages/"}) {
-    const std::size_t at = file.rfind(packages);
-    if (at != std::string_view::npos) return file.substr(at + packages.size());
-  }
-  return file.substr(file.rfind('/') + 1);
-}
-
 // Holds on to code objects that are new in these frames. False: it can't be had now.
 bool learn_codes(const PythonFrame* frames, std::size_t count, bool confidential) noexcept {
   State& all = state();
@@ -130,9 +123,10 @@ bool learn_codes(const PythonFrame* frames, std::size_t count, bool confidential
       PyObject* const name = code->co_name;
 #endif
       PyObject* const lines = code->co_linetable;
-      const std::string_view file = utf8(code->co_filename);
+      std::string file(utf8(code->co_filename));
+      if (confidential) file = without_folders(file);
       const capture::CodeText text{
-          confidential ? without_folders(file) : file, utf8(name),
+          file, utf8(name),
           PyBytes_Check(lines) ? std::string_view{PyBytes_AS_STRING(lines),
                                                   static_cast<std::size_t>(PyBytes_GET_SIZE(lines))}
                                : std::string_view{},

@@ -27,8 +27,10 @@ from typing import Any
 import gpumemtrace
 from gpumemtrace.capture.output_path import script_name
 from gpumemtrace.capture.rank import local_rank, rank, world_size
+from gpumemtrace.confidential import record_without_paths
 
 __all__ = [
+    "at_end",
     "at_start",
     "describe_error",
     "devices",
@@ -37,7 +39,6 @@ __all__ = [
     "masked_arguments",
     "script_folder",
     "uncaught_error",
-    "without_paths",
 ]
 
 ENVIRONMENT = (
@@ -64,11 +65,11 @@ ENVIRONMENT = (
 )
 
 
-def at_start(*, phases: str | None) -> dict[str, Any]:
+def at_start(*, phases: str | None, confidential: bool = False) -> dict[str, Any]:
     """Return what is known before CUDA is up; asks CUDA nothing."""
     torch = sys.modules.get("torch")
     torch_version = getattr(torch, "version", None)
-    return {
+    record = {
         "gpumemtrace": gpumemtrace.__version__,
         "script": script_name(),
         "argv": masked_arguments(getattr(sys, "argv", [])),
@@ -85,6 +86,17 @@ def at_start(*, phases: str | None) -> dict[str, Any]:
         "allocator": {"backend": None, "settings": _allocator_settings()},
         **late(),
     }
+    return record_without_paths(record) if confidential else record
+
+
+def at_end(
+    reason: str, steps: int, error: dict[str, str] | None, *, confidential: bool
+) -> dict[str, Any]:
+    """Return what the file ends with; ``error``: see `uncaught_error`."""
+    footer: dict[str, Any] = {"reason": reason, "steps": steps}
+    if error is not None:
+        footer["error"] = error
+    return record_without_paths(footer) if confidential else footer
 
 
 def late() -> dict[str, Any]:
@@ -183,12 +195,6 @@ _SECRET_VALUE = re.compile(
     r"|(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=\D*\d)[A-Za-z0-9_-]{32,}"
 )
 _PASSWORD_IN_URL = re.compile(r"(\w+://[^/@\s:]*:)[^/@\s]+@")
-
-
-def without_paths(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record without what tells where the program lies: folders, and the host."""
-    argv = [re.sub(r"(?:[\w.~-]*/)+(?=[^/\s])", "", argument) for argument in record["argv"]]
-    return record | {"argv": argv, "cwd": None, "host": None}
 
 
 def git_commit(folder: Path) -> str | None:

@@ -183,9 +183,7 @@ class Session:
         self._final: SessionStats | None = None
         self._auto: AutoPhases | None = None
         self._steps = 0
-        record = run_record.at_start(phases=options.phases)
-        if options.confidential:
-            record = run_record.without_paths(record)
+        record = run_record.at_start(phases=options.phases, confidential=options.confidential)
         record["device_sample_interval_ms"] = options.device_sample_interval_ms
         self._known: dict[str, Any] = {key: record[key] for key in run_record.late()}
         try:
@@ -253,9 +251,8 @@ class Session:
                 self._update_record()
             self.stop_looking()
             if is_ours:
-                footer: dict[str, Any] = {"reason": reason, "steps": counter.number}
-                if error is not None:
-                    footer["error"] = error
+                confidential = self._options.confidential
+                footer = run_record.at_end(reason, counter.number, error, confidential=confidential)
                 counter.end_session()
                 self._final = stats_of(_core.session_stop(json.dumps(footer)))
                 if self._announce and self._final.file_created:

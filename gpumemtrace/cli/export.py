@@ -25,12 +25,14 @@ memory_viz   a snapshot for pytorch.org/memory_viz and torch.cuda._memory_viz; b
 perfetto     for ui.perfetto.dev: the lines as counters, phases and steps as slices, marks
 parquet      a table for DuckDB, pandas, polars (needs pyarrow: pip install 'gpumemtrace[parquet]')
 csv          the same table for anything
+gmt          a trace again: with --confidential one to share
 JSON         gpumemtrace summary --json prints the summary as JSON
 
 examples:
   gpumemtrace export train.gmt --to memory_viz --steps 10:12
   gpumemtrace export train.gmt --to perfetto -o train.pftrace
   gpumemtrace export train.gmt --to parquet --table allocations
+  gpumemtrace export train.gmt --to gmt --confidential -o shared.gmt
 """
 
 
@@ -40,8 +42,8 @@ def add_parser(
     """Add this command's parser and return it."""
     parser = subparsers.add_parser(
         "export",
-        help="a trace for other tools: memory_viz, Perfetto, Parquet, CSV",
-        description="Write a trace in a format that other tools read.",
+        help="a trace for other tools, or one to share",
+        description="Write a trace in a format that other tools read, or a copy to share.",
         epilog=_EPILOG,
     )
     add_trace(parser)
@@ -61,6 +63,11 @@ def add_parser(
         default="events",
         help="parquet, csv: a row an event, or a row an allocation (default: %(default)s)",
     )
+    parser.add_argument(
+        "--confidential",
+        action="store_true",
+        help="leave the paths of folders and the name of the host out of what is written",
+    )
     add_quiet(parser)
     return parser
 
@@ -75,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
     from gpumemtrace.cli.reading import open_trace, slice_trace, tell_damage
     from gpumemtrace.export.formats import ExportOptions, load_format
 
-    trace = slice_trace(open_trace(args.trace, quiet=args.quiet), args.steps)
+    trace = open_trace(args.trace, quiet=args.quiet)
+    trace = slice_trace(trace.without_paths() if args.confidential else trace, args.steps)
     options = ExportOptions(
         devices=None if args.device is None else frozenset(args.device),
         until_ns=None if args.at is None else round(args.at * 1e9),

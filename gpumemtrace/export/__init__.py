@@ -1,4 +1,4 @@
-"""Other people's formats, written: one module each, imported when it is asked for."""
+"""Formats that are written: one module each, imported when it is asked for."""
 
 __all__ = ["FORMATS"]
 
@@ -7,5 +7,6 @@ FORMATS = {
     "perfetto": ".pftrace",
     "parquet": ".parquet",
     "csv": ".csv",
+    "gmt": ".copy.gmt",
 }
-"""The formats by name, and how their files end."""
+"""The formats by name, and how their files end. All but gmt are other people's."""
