@@ -12,6 +12,7 @@ from owned_traces import transformer
 
 from gpumemtrace.report.results import collect
 from gpumemtrace.report.sections import modules
+from gpumemtrace.report.sections import peak as peak_section
 from gpumemtrace.units import format_bytes
 
 TRACE = transformer(43).trace()
@@ -84,6 +85,50 @@ def test_the_table_is_filtered(page: Opened) -> None:
     text = page.ask(f"{SECTION}.querySelector('table').innerText")
     assert "layers.7.mlp.up" in text
     assert "layers.8" not in text
+
+
+BLOCKS = "[...document.querySelectorAll('#peak table')].at(-1)"
+
+
+def test_the_blocks_in_use_tell_whose_they_are(page: Opened) -> None:
+    heads = page.ask(f"[...{BLOCKS}.querySelectorAll('thead button')].map(b => b.textContent)")
+    assert heads == ["For", "Module", "Bytes", "Blocks", "Each", "Born in", "Step", "Line"]
+    page.page.locator("#peak input[type=search]").last.fill("layers.7.mlp.up")
+    rows = page.ask(
+        f"[...{BLOCKS}.querySelectorAll('tbody tr')].map(r => r.innerText.split('\\t'))"
+    )
+    assert sorted((row[0].strip(), row[1], row[-1]) for row in rows) == [
+        ("activation", "layers.7.mlp.up", "model.py:41 Block.forward"),
+        ("gradient", "layers.7.mlp.up", "model.py:73 Net.forward"),
+        ("parameter", "layers.7.mlp.up", "(stacks were off)"),
+    ]
+    page.page.locator("#peak input[type=search]").last.fill("")
+    module = page.page.locator("#peak th button", has_text="Module").last
+    first = f"{BLOCKS}.querySelector('tbody td').innerText"
+    module.click()
+    assert page.ask(first) == "embed"
+    module.click()
+    assert page.ask(first) == "no module"
+    assert not page.complaints
+
+
+def test_the_rows_of_blocks_add_up_by_owner() -> None:
+    (device,) = peak_section.gather(collect(TRACE))["devices"]
+    rows = device["rows"]
+    assert len(rows["size_bytes"]) == device["rows_in_all"] > 300
+    total = rows["size_bytes"] * rows["count"]
+    for by in ("module", "site"):
+        names, place = rows["owners"][by]["names"], rows["owners"][by]["place"]
+        found = {name: int(total[place == i].sum()) for i, name in enumerate(names)}
+        assert found == {group.name: group.size_bytes for group in TRACE.peak().group_by(by)}
+
+
+def test_only_owners_that_the_trace_tells_are_columns() -> None:
+    (device,) = peak_section.gather(collect(transformer(3, stacks=False).trace()))["devices"]
+    assert set(device["rows"]["owners"]) == {"module"}
+    plain = recorded.load("gpt2")[0].slice(steps=(10, 11))
+    (device,) = peak_section.gather(collect(plain))["devices"]
+    assert device["rows"]["owners"] == {}
 
 
 def test_without_modules_it_says_how_to_record_them() -> None:

@@ -56,16 +56,33 @@ def _device(peak: PeakLiveSet) -> dict[str, Any]:
 
 
 def _rows(peak: PeakLiveSet) -> tuple[dict[str, Any], int]:
-    """Return columns of groups of equal blocks, the largest groups first."""
-    blocks = peak.blocks
+    """Return columns of groups of equal blocks, the largest groups first.
+
+    Owners are told where the trace tells them: an index into the names of those in the rows.
+    """
+    blocks, owners = peak.blocks, peak.owners
     birth_step = np.where(blocks.is_from_before, -1, blocks.birth_step)
-    alike = np.stack([blocks.allocated_bytes, blocks.category_id, blocks.birth_phase, birth_step])
+    whose = [owners.keys(by) for by in owners.known]
+    alike = np.stack(
+        [
+            blocks.allocated_bytes,
+            blocks.category_id,
+            blocks.birth_phase,
+            birth_step,
+            *(keys for keys, _ in whose),
+        ]
+    )
     distinct, count = np.unique(alike, axis=1, return_counts=True)
     order = np.argsort(-distinct[0] * count, kind="stable")
-    size, category, phase, step = distinct[:, order[:_MOST_ROWS]]
+    size, category, phase, step, *keys_of_rows = distinct[:, order[:_MOST_ROWS]]
+    told = {}
+    for by, keys, (_, names) in zip(owners.known, keys_of_rows, whose, strict=True):
+        used, place = np.unique(keys, return_inverse=True)
+        told[by] = {"names": [names[key] for key in used], "place": place}
     return {
         "size_bytes": size,
         "count": count[order[:_MOST_ROWS]],
+        "owners": told,
         "category": category,
         "phase": phase,
         "step": step,

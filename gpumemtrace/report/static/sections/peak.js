@@ -85,7 +85,9 @@ function blocksOfPeak(device, report) {
     color: columns.category_names[columns.category[i]],
     phase: columns.phase[i] < 0 ? "(no phase)" : columns.phase_names[columns.phase[i]],
     step: columns.step[i],
+    ...Object.fromEntries(Object.entries(columns.owners).map(([by, { names, place }]) => [by, names[place[i]]])),
   }));
+  const owner = (key, title) => (Object.hasOwn(columns.owners, key) ? [{ key, title, text: true }] : []);
   const table = makeTable(
     [
       {
@@ -94,16 +96,18 @@ function blocksOfPeak(device, report) {
         text: true,
         swatch: (row) => swatch(report.colors.categories[row.color].fill),
       },
+      ...owner("module", "Module"),
       { key: "total", title: "Bytes", format: bytes },
       { key: "count", title: "Blocks", format: (count) => number(count) },
       { key: "size", title: "Each", format: bytes },
       { key: "phase", title: "Born in", text: true },
       { key: "step", title: "Step", format: (step) => (step < 0 ? "before the trace" : number(step)) },
+      ...owner("site", "Line"),
     ],
     rows,
     {
       caption: `Blocks in use at the peak of cuda:${device.device}, equal ones in one row`,
-      filter: "activation, backward, 6.0 MiB, …",
+      filter: Object.hasOwn(columns.owners, "module") ? "activation, layers.3, …" : "activation, backward, 6.0 MiB, …",
       order: ["total", "descending"],
     },
   );
