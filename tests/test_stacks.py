@@ -85,6 +85,7 @@ with gpumemtrace.install("states.gmt", stacks="python", stacks_min_bytes=4096, m
 
 @pytest.mark.parametrize("modules", [True, False])
 def test_each_allocation_without_a_stack_says_why(tmp_path: Path, modules: bool) -> None:
+    """C83."""
     run_simulated(_STATES.replace("MODULES", str(modules)), cwd=tmp_path)
     trace = gpumemtrace.open(tmp_path / "states.gmt")
     sites = trace.sites
@@ -112,6 +113,139 @@ def test_each_allocation_without_a_stack_says_why(tmp_path: Path, modules: bool)
     # Frees carry no stack, but the module.
     frees = trace.site[trace.kind == 2]
     assert (sites.state[frees] == StackState.OFF).all() and not sites.frame[frees].any()
+
+
+_NO_PYTHON = """
+import torch
+
+@torch.jit.script
+def inner(x):
+    return torch.ones([40_001], device=x.device) + x
+
+@torch.jit.script
+def outer(x):
+    future = torch.jit.fork(inner, x)  # in a thread of PyTorch's
+    return torch.jit.wait(future)
+
+x = torch.zeros(1, device="cuda")
+for _ in range(3):
+    outer(x)
+"""
+
+
+def test_a_thread_of_a_library_says_so(tmp_path: Path) -> None:
+    """C83."""
+    (tmp_path / "forked.py").write_text(_NO_PYTHON)
+    python(*RUN, "-o", "t.gmt", "--stacks", "python", "forked.py", cwd=tmp_path)
+    trace = gpumemtrace.open(tmp_path / "t.gmt")
+    sites = trace.site[trace.size_bytes == 4 * 40_001]
+    states = trace.sites.state[sites].tolist()
+    assert len(states) == 6 and StackState.NO_PYTHON in states
+    for site, state in zip(sites.tolist(), states, strict=True):
+        if state == StackState.NO_PYTHON:
+            assert trace.sites.stack(site) == ()
+
+
+def told(path: Path) -> dict[int, list[tuple[str, str]]]:
+    """By its size, the state of each alloc and the function of ``made.py`` that it was made in."""
+    trace = gpumemtrace.open(path)
+    found: dict[int, list[tuple[str, str]]] = {}
+    allocs = trace.kind == 1
+    for size, site in zip(trace.size_bytes[allocs], trace.site[allocs].tolist(), strict=True):
+        state = StackState(int(trace.sites.state[site])).name
+        made = (str(f) for f in trace.sites.stack(site) if f.file == "made.py")
+        found.setdefault(int(size), []).append((state, next(made, "")))
+    return found
+
+
+_MADE = """
+import torch, gpumemtrace
+from gpumemtrace import _torch_hook
+def make(size):
+    return torch.empty(size, dtype=torch.uint8, device="cuda")
+names = {"make": make, "sites": _torch_hook.time_sites}
+def define(name, lines):
+    text = "\\n    ".join([f"def {name}():", *lines])
+    exec(compile(text, "made.py", "exec"), names)
+    return names[name]
+"""
+
+
+def test_more_different_stacks_than_are_kept(tmp_path: Path) -> None:
+    """C83."""
+    code = """
+functions = [define(f"f{i}", [f"make({50_001 + i})", *["sites(1024, 1)"] * 999]) for i in range(70)]
+with gpumemtrace.install("t.gmt", stacks="python"):
+    for _ in range(2):
+        for function in functions:
+            function()
+"""
+    run_simulated(_MADE + code, cwd=tmp_path)
+    found = told(tmp_path / "t.gmt")
+    assert len(found) == 70
+    for size, stacks in found.items():
+        number = size - 50_001  # stacks: number * 1000, and those of the script's lines
+        kept = [("TAKEN", f"made.py:2 f{number}")] * 2
+        assert stacks == (kept if number <= 65 else [("TOO_MANY", "")] * 2)
+
+
+def test_lines_far_into_a_function(tmp_path: Path) -> None:
+    """Of more instructions than 16 bits count, some of them so many apart."""
+    code = """
+import random
+places = set(random.Random(1).sample(range(80_000), 2000))
+huge = define("huge", [f"make({50_001 + i})" if i in places else "x = 1" for i in range(80_000)])
+with gpumemtrace.install("t.gmt", stacks="python"):
+    huge()
+"""
+    run_simulated(_MADE + code, cwd=tmp_path)
+    found = told(tmp_path / "t.gmt")
+    assert len(found) == 2000
+    for size, stacks in found.items():
+        assert stacks == [("TAKEN", f"made.py:{size - 50_001 + 2} huge")]
+
+
+_SWITCHED = """
+import torch, gpumemtrace
+net = torch.nn.Linear(8, 8)
+
+def train(path, by_hand=False, **options):
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with gpumemtrace.install(path, **options) as session:
+        for step in range(106):
+            if by_hand and step in (100, 103):
+                gpumemtrace.stacks(step == 100)
+            torch.empty(100_001 + step, dtype=torch.uint8, device="cuda")
+            net(torch.ones(4, 8, device="cuda")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert session.stats.dropped == 0
+
+with gpumemtrace.install("first.gmt"):
+    net.cuda()
+train("warm.gmt")
+train("plain.gmt")
+train("steps.gmt", stacks="python", stacks_steps=range(100, 103))
+train("hand.gmt", by_hand=True)
+"""
+
+
+def test_stacks_of_three_steps_lose_nothing_that_was_before(tmp_path: Path) -> None:
+    """C65."""
+    run_simulated(_SWITCHED, cwd=tmp_path)
+    plain = gpumemtrace.open(tmp_path / "plain.gmt")
+    sizes = plain.size_bytes.tolist()
+    assert [plain.step[sizes.index(100_001 + step)] for step in range(106)] == [*range(106)]
+    for name in ("steps", "hand"):
+        trace = gpumemtrace.open(tmp_path / f"{name}.gmt")
+        for column in ("kind", "size_bytes", "device", "step", "phase"):
+            np.testing.assert_array_equal(trace[column], plain[column])
+        allocs = trace.kind == 1
+        state, step = trace.sites.state[trace.site[allocs]], trace.step[allocs]
+        is_on = (step >= 100) & (step < 103)
+        assert set(state[is_on].tolist()) == {StackState.TAKEN, StackState.FORWARD}
+        assert set(state[~is_on].tolist()) == {StackState.OFF}
 
 
 def test_lines_and_frames_are_what_python_says(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ std::uint32_t PythonStacks::site_now(std::uint32_t plain) noexcept {
   std::uint64_t key = plain;
   for (std::size_t i = 0; i < count; ++i) {
     key = mixed(key, reinterpret_cast<std::uintptr_t>(frames[i].code) ^
-                         std::uint64_t{frames[i].instruction} << 48);
+                         std::uint64_t{frames[i].instruction} * kMultiplier);
   }
   if (key == 0) key = 1;
   const std::uint32_t site = find(*table, key);
