@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from owned_traces import transformer
+from simgpu import run_simulated
 from synthetic import MIB, PHASE_NAMES, TraceBuilder, event_columns
 
 from gpumemtrace.analysis.allocation_groups import AllocationGroup, AllocationGroupFinder, GroupUse
@@ -65,6 +66,7 @@ def two_batches() -> TraceBuilder:
     [("module", "fc", "head"), ("site", "model.py:5 forward", "model.py:6 forward")],
 )
 def test_the_second_batch_against_the_first(by, fc, head, tmp_path: Path, capsys) -> None:
+    """C103."""
     trace = two_batches().trace()
     (device,) = compare_traces(trace.slice(steps=(0, 1)), trace.slice(steps=(1, 2)), by=by).devices
     found = {(g.phase, g.owner, g.size_bytes, g.a_per_step, g.b_per_step) for g in device.groups}
@@ -89,6 +91,44 @@ def test_the_second_batch_against_the_first(by, fc, head, tmp_path: Path, capsys
     told = json.loads(capsys.readouterr().out)["devices"][0]
     assert told["at_peak_by"]["groups"][head]["change"] == MIB
     assert {group["owner"] for group in told["groups"]} == {fc, head}
+
+
+@pytest.mark.simgpu
+def test_the_second_batch_of_a_model_against_the_first(tmp_path: Path, capsys) -> None:
+    """C103."""
+    code = """
+import torch, gpumemtrace
+from torch import nn
+net = nn.Sequential(nn.Linear(100, 300), nn.ReLU(), nn.Linear(300, 10))
+with gpumemtrace.install("t.gmt", modules=True):
+    net.cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for rows in (700, 700, 700, 900):
+        net(torch.ones(rows, 100, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+    run_simulated(code, cwd=tmp_path)
+    parts = ["--steps-a", "2", "--steps-b", "3", "--by", "module"]
+    assert main(["compare", "--json", str(tmp_path / "t.gmt"), *parts]) == 0
+    groups = json.loads(capsys.readouterr().out)["devices"][0]["groups"]
+    found = {
+        (g["phase"], g["owner"], g["size_bytes"]): g["a_per_step"] - g["b_per_step"] for g in groups
+    }
+    expected = {
+        (phase, owner, 4 * rows * width): number if rows == 700 else -number
+        for rows in (700, 900)
+        for phase, owner, width, number in (
+            ("forward", "0", 300, 1),
+            ("forward", "1", 300, 1),
+            ("forward", "2", 10, 1),
+            ("backward", "1", 300, 1),
+            ("backward", "2", 300, 1),
+        )
+    }
+    assert expected.items() <= found.items()
+    # What does not depend on the batch is in both, and not listed.
+    assert not [size for _, _, size in found if size in (4 * 100 * 300, 4 * 300 * 10)]
 
 
 @pytest.mark.parametrize("by", ["category", "phase", "module", "site"])
