@@ -232,7 +232,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             if args.child == "calls":
                 torch.empty(1, device="cuda")
-                found: Any = measure_calls(max(args.rounds, 4) * 5, folder)
+                found: Any = measure_calls(args.rounds * 5, folder)
                 found["new"] = measure_new_stacks(folder)
             else:
                 found = measure_steps(args.child, args.rounds, folder)

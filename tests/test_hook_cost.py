@@ -33,6 +33,21 @@ def test_a_pair_costs_little_more_at_any_size(tmp_path: Path) -> None:
     pytest.fail(f"ns per pair, traced against native: {ratios}")
 
 
+def test_modules_and_stacks_are_one_table(tmp_path: Path) -> None:
+    """C65."""
+    out = tmp_path / "who.json"
+    who = BENCHMARK.with_name("who.py")
+    table = run_simulated(who, args=["--rounds", "1", "--workloads", "-o", str(out)]).stdout
+    found = json.loads(out.read_text())
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
+    modes = list(found["pairs"])
+    assert rows == ["added by", *(mode for mode in modes if mode != "traced")]
+    assert {"modules", "stacks >= 1 MiB", "stacks, 3 of 100 steps"} < set(modes)
+    assert any("_record_memory_history" in mode for mode in modes)
+    assert all(min(found[what][mode]) > 0 for what in ("pairs", "calls") for mode in modes)
+    assert 0 < found["new"]["seen before"] < found["new"]["with a new function in it"]
+
+
 def test_threads_each_on_a_stream(tmp_path: Path) -> None:
     out = tmp_path / "hook.json"
     run_simulated(BENCHMARK, args=["--rounds", "3", "--threads", "2", "-o", str(out)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from simgpu import result_of, run_simulated
 
 import gpumemtrace
 from gpumemtrace.capture.options import RecordingOptions
+from gpumemtrace.cli.main import main
 from gpumemtrace.schema import StackState
 from gpumemtrace.sites import Frame
 from gpumemtrace.trace import Trace
@@ -44,7 +46,7 @@ def leaked(trace: Trace) -> dict[str, list[int]]:
     [("eager", "inner"), ("hook", "keep_gradient"), ("compiled", "block")],
 )
 def test_a_leak_is_named_by_its_line_after_three_steps_with_stacks(
-    tmp_path: Path, how: str, function: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str, function: str
 ) -> None:
     options = ["-o", "t.gmt", "--stacks", "python", "--stacks-steps", "5:8"]
     program = str(PROGRAMS / "leaking.py")
@@ -62,6 +64,14 @@ def test_a_leak_is_named_by_its_line_after_three_steps_with_stacks(
     assert owner.line.name.startswith(f"leaking.py:{line} ")
     assert owner.line.name.endswith(function)
     assert (owner.line.blocks, owner.line.known) == (3, 3)
+    # And so does each command that is asked about it.
+    for command in (["growth"], ["growth", "--by", "site"], ["summary"]):
+        main([*command, str(tmp_path / "t.gmt")])
+        assert f"allocated at {owner.line.name} (known of 3 of " in capsys.readouterr().out
+    main(["growth", "--by", "site", "--json", str(tmp_path / "t.gmt")])
+    groups = json.loads(capsys.readouterr().out)["devices"][0]["retained_by"]["groups"]
+    (group,) = (group for group in groups if group["name"] == owner.line.name)
+    assert (group["first_blocks"], group["last_blocks"]) == (0, 3)
 
 
 _STATES = """
