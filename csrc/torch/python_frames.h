@@ -9,6 +9,7 @@
 #pragma once
 
 #include <Python.h>
+#include <frameobject.h>  // not in Python.h before 3.11
 
 #include <cstddef>
 #include <cstdint>
