@@ -107,7 +107,7 @@ std::string Segment::open_file(const std::string& folder) {
   if (::fstatfs(descriptor_, &system) != 0) return message_of(errno);
   if (system.f_type != TMPFS_MAGIC) return "it is not a file system in memory";
   const auto block = static_cast<std::uint64_t>(system.f_bsize);
-  const std::size_t needed = bytes_ - (kRingOffset - kStageEnd);
+  const std::size_t needed = bytes_ - (kRingOffset - kNamesEnd);
   if (std::string why = why_too_small(system.f_blocks * block, system.f_bavail * block, needed);
       !why.empty()) {
     return why;
@@ -120,7 +120,7 @@ std::string Segment::open_file(const std::string& folder) {
   // Taken now: memory that is not there would be a SIGBUS in the middle of a push.
   if (::fchmod(descriptor_, 0600) != 0 ||
       ::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 ||
-      ::fallocate(descriptor_, 0, 0, kStageEnd) != 0 ||
+      ::fallocate(descriptor_, 0, 0, kNamesEnd) != 0 ||
       ::fallocate(descriptor_, 0, kRingOffset, static_cast<off_t>(bytes_ - kRingOffset)) != 0 ||
       !lock_file(descriptor_)) {
     return message_of(errno);

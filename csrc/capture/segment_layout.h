@@ -3,8 +3,8 @@
 //
 //   0        SegmentHeader     who records, into which file; constant once the segment has a name
 //   4 KiB    ProgressLog       how far the drain has come
-//   8 KiB    2 x NamesPage     names that may not be in the file yet
 //   64 KiB   stage             events that wait for their chunk, times as in the file
+//   1 MiB    2 x NamesPage     names that may not be in the file yet
 //   2 MiB    the ring: its slots, then RingExtras
 //
 // The writer trusts what it wrote. Whoever reads a segment that is left takes it for bytes that
@@ -32,7 +32,7 @@ namespace gpumemtrace::capture {
 
 inline constexpr char kSegmentMagic[8] = {'\x89', 'G', 'M', 'T', 's', 'e', 'g', '\n'};
 // Any change of what is said here, of Slot, RingExtras or Event: one more.
-inline constexpr std::uint32_t kSegmentVersion = 1;
+inline constexpr std::uint32_t kSegmentVersion = 2;
 
 struct SegmentHeader {
   char magic[8];
@@ -86,7 +86,9 @@ class ProgressLog {
   Progress records_[2];
 };
 
-inline constexpr std::size_t kNamesPageBytes = std::size_t{28} << 10;
+// Room for 10,000 short texts: half a second of a mark with a text of its own every 50 us, should the
+// drain get no turn for so long.
+inline constexpr std::size_t kNamesPageBytes = std::size_t{256} << 10;
 
 // Entries one behind the other, each a NameEntry and its text.
 struct NamesPage {
@@ -110,14 +112,15 @@ static_assert(sizeof(NameEntry) == 12);
 inline constexpr std::size_t kStageEvents = 16'384;
 
 inline constexpr std::size_t kProgressOffset = 4096;
-inline constexpr std::size_t kNamesOffset = 8192;
 inline constexpr std::size_t kStageOffset = std::size_t{64} << 10;
 inline constexpr std::size_t kStageEnd = kStageOffset + kStageEvents * sizeof(Event);
+inline constexpr std::size_t kNamesOffset = std::size_t{1} << 20;
+inline constexpr std::size_t kNamesEnd = kNamesOffset + 2 * kNamesPageBytes;
 inline constexpr std::size_t kRingOffset = std::size_t{2} << 20;  // huge pages begin there
 
 static_assert(sizeof(SegmentHeader) <= kProgressOffset);
-static_assert(sizeof(ProgressLog) <= kNamesOffset - kProgressOffset);
-static_assert(kNamesOffset + 2 * kNamesPageBytes <= kStageOffset && kStageEnd <= kRingOffset);
+static_assert(sizeof(ProgressLog) <= kStageOffset - kProgressOffset);
+static_assert(kStageEnd <= kNamesOffset && kNamesEnd <= kRingOffset);
 static_assert(std::is_trivially_copyable_v<SegmentHeader> &&
               std::is_trivially_copyable_v<Progress>);
 

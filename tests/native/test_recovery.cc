@@ -39,6 +39,29 @@ TEST_CASE("what a killed process had in its ring is put behind the file, which i
   CHECK(recover(path.name(), segment).outcome == RecoveryOutcome::kNothing);
 }
 
+TEST_CASE("texts come as fast as they do: ten thousand are kept, and beyond them each is counted") {
+  const TemporaryPath path;
+  constexpr std::uint32_t kRoom = sizeof(NamesPage::entries) / (sizeof(NameEntry) + 10);
+  static_assert(kRoom > 10'000);
+  in_killed_child([&] {
+    start_session(undrained(path));
+    for (std::uint32_t i = 0; i < kRoom + 100; ++i) {
+      define_string("text " + std::to_string(10'000 + i));
+    }
+    record(1);
+  });
+  recover(path.name(), segment_of(path.name()));
+  const ReadBack trace = read_back(path.name());
+  CHECK(trace.names.find("text 10000\"") != std::string::npos);
+  CHECK(trace.names.find("text 20000\"") != std::string::npos);
+  CHECK(trace.names.find("text " + std::to_string(10'000 + kRoom + 99)) == std::string::npos);
+  // The thread has a name, too, so one text more finds no room, or two.
+  const bool is_counted = trace.footer.find(R"("names_left_out":100)") != std::string::npos ||
+                          trace.footer.find(R"("names_left_out":101)") != std::string::npos ||
+                          trace.footer.find(R"("names_left_out":102)") != std::string::npos;
+  CHECK_MESSAGE(is_counted, trace.footer);
+}
+
 TEST_CASE(
     "a process killed while it records and drains: what it had pushed is read, no more, no less") {
   for (int repeat = 0; repeat < 30; ++repeat) {
