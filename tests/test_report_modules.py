@@ -10,6 +10,7 @@ import recorded
 from browser import Opened, opened, write_page
 from owned_traces import transformer
 
+from gpumemtrace.cli.main import main
 from gpumemtrace.report.results import collect
 from gpumemtrace.report.sections import modules
 from gpumemtrace.report.sections import peak as peak_section
@@ -129,6 +130,30 @@ def test_only_owners_that_the_trace_tells_are_columns() -> None:
     plain = recorded.load("gpt2")[0].slice(steps=(10, 11))
     (device,) = peak_section.gather(collect(plain))["devices"]
     assert device["rows"]["owners"] == {}
+
+
+@pytest.mark.parametrize(("by", "tree"), [("module", "module"), ("site", "call site")])
+def test_it_opens_with_the_grouping_asked_for(chromium, tmp_path: Path, by: str, tree: str) -> None:
+    TRACE.save(tmp_path / "run.gmt")
+    assert main(["report", "-q", str(tmp_path / "run.gmt"), "--by", by]) == 0
+    with opened(chromium, tmp_path / "run.html") as page:
+        assert page.ask("document.querySelector('#peak .choices :checked').value") == by
+        name, *_ = (group.name for group in TRACE.peak().group_by(by))
+        assert name in page.ask("document.querySelector('#peak .groups tbody tr').innerText")
+        shown = page.ask(f"{SECTION}.querySelector('.choices :checked').parentNode.textContent")
+        assert shown == f"the peak, by {tree}"
+        page.page.get_by_label("phase of birth").check()
+        assert "forward" in page.ask("document.querySelector('#peak .groups tbody').innerText")
+        assert not page.complaints
+
+
+def test_what_is_not_told_is_no_grouping(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transformer(1, stacks=False).trace().save(tmp_path / "run.gmt")
+    assert main(["report", str(tmp_path / "run.gmt"), "--by", "site"]) == 1
+    assert "does not tell call sites: record with --stacks" in capsys.readouterr().err
+    assert not (tmp_path / "run.html").exists()
 
 
 def test_without_modules_it_says_how_to_record_them() -> None:

@@ -24,6 +24,7 @@ The page is one file that loads nothing from outside: mail it, attach it to a ti
 examples:
   gpumemtrace report train.gmt                 train.html
   gpumemtrace report train.gmt -o report.html
+  gpumemtrace report train.gmt --by module
 """
 
 
@@ -38,6 +39,11 @@ def add_parser(
         epilog=_EPILOG,
     )
     add_trace(parser)
+    parser.add_argument(
+        "--by",
+        choices=("category", "phase", "module", "site"),
+        help="what the page groups the peak by when it opens (default: category)",
+    )
     add_categories(parser)
     add_output(parser, help="the page (default: the trace's name, .html)")
     add_quiet(parser)
@@ -51,13 +57,14 @@ def run(args: argparse.Namespace) -> int:
         raise GpuMemTraceError(f"{output}: the name must end with .html")
     refuse_to_overwrite(output, force=args.force)
 
-    from gpumemtrace.cli.reading import open_trace, tell_damage
+    from gpumemtrace.cli.reading import open_trace, require_owners, tell_damage
     from gpumemtrace.report.page import render_page
     from gpumemtrace.report.results import collect
     from gpumemtrace.units import format_bytes
 
     trace = open_trace(args.trace, quiet=args.quiet, categories=args.categories)
-    page = render_page(collect(trace))
+    require_owners(trace, args.by)
+    page = render_page(collect(trace), by=args.by)
     with writing(output) as part:
         part.write_text(page, encoding="utf-8")
     tell_damage(trace)

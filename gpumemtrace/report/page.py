@@ -51,11 +51,12 @@ _SCRIPTS = (
 )
 
 
-def render_page(results: Results) -> str:
-    """Return the page as HTML."""
+def render_page(results: Results, *, by: str | None = None) -> str:
+    """Return the page as HTML. ``by``: the grouping that it opens with, where there are several."""
     title = title_of(results)
     data = {
         "gpumemtrace": gpumemtrace.__version__,
+        "by": by,
         "head": gather_head(results),
         "lines": LINES,
         "colors": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpumemtrace.analysis.owner_tree import DeviceOwners, OwnerNode
-from gpumemtrace.analysis.peak_live_set import PeakLiveSet
+from gpumemtrace.report.group_rows import group_rows
 from gpumemtrace.report.results import Results
 
 __all__ = ["NAME", "TITLE", "gather"]
@@ -15,7 +15,6 @@ TITLE = "Whose memory it is"
 
 # Of a tree's bytes; smaller boxes are told together.
 _LEAST_SHARE = 1 / 2000
-_MOST_ROWS = 2000
 
 
 def gather(results: Results) -> dict[str, Any]:
@@ -41,7 +40,7 @@ def _device(device: DeviceOwners) -> dict[str, Any]:
             }
             for tree in device.trees
         ],
-        "groups": {by: _groups(device.peak, by) for by in device.peak.owners.known},
+        "groups": {by: group_rows(device.peak, by) for by in device.peak.owners.known},
     }
 
 
@@ -53,21 +52,3 @@ def _node(node: OwnerNode) -> dict[str, Any]:
     if node.children:
         found["children"] = [_node(child) for child in node.children]
     return found
-
-
-def _groups(peak: PeakLiveSet, by: str) -> list[dict[str, Any]]:
-    groups = peak.group_by(by)
-    rows = [
-        {"name": group.name, "bytes": group.size_bytes, "blocks": group.blocks}
-        for group in groups[:_MOST_ROWS]
-    ]
-    rest = groups[_MOST_ROWS:]
-    if rest:
-        rows.append(
-            {
-                "name": f"{len(rest):,} smaller",
-                "bytes": sum(group.size_bytes for group in rest),
-                "blocks": sum(group.blocks or 0 for group in rest),
-            }
-        )
-    return rows

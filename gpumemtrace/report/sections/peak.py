@@ -8,6 +8,7 @@ import numpy as np
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet
+from gpumemtrace.report.group_rows import group_rows
 from gpumemtrace.report.results import Results
 
 __all__ = ["NAME", "TITLE", "gather"]
@@ -42,13 +43,7 @@ def _device(peak: PeakLiveSet) -> dict[str, Any]:
         "time_s": peak.time_ns / 1e9,
         "step": peak.step,
         "phase": peak.phase,
-        "groups": {
-            by: [
-                {"name": group.name, "bytes": group.size_bytes, "blocks": group.blocks}
-                for group in peak.group_by(by)
-            ]
-            for by in _GROUPINGS
-        },
+        "groups": {by: group_rows(peak, by) for by in (*_GROUPINGS, *peak.owners.known)},
         "blocks": len(peak.blocks),
         "rows": rows,
         "rows_in_all": in_all,

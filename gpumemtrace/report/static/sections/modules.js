@@ -43,15 +43,16 @@ function treesOf(device, report) {
     );
   };
   const name = `tree-${device.device}`;
-  const choices = device.trees.map((tree, i) =>
+  const first = device.trees.find((tree) => tree.by === report.by) ?? device.trees[0];
+  const choices = device.trees.map((tree) =>
     el(
       "label",
       {},
-      el("input", { type: "radio", name, checked: i === 0, onchange: () => show(tree) }),
+      el("input", { type: "radio", name, checked: tree === first, onchange: () => show(tree) }),
       TREES[`${tree.by} ${tree.of}`],
     ),
   );
-  show(device.trees[0]);
+  show(first);
   const categories = Object.entries(report.colors.categories).map(([category, color]) =>
     el("li", {}, swatch(color.fill), category.replace("_", " ")),
   );

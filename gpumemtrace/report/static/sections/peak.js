@@ -3,6 +3,8 @@ const GROUPINGS = {
   phase: "phase of birth",
   step: "step of birth",
   size_class: "size of block",
+  module: "module",
+  site: "line that allocated",
 };
 
 renderers.peak = (data, root, report) => {
@@ -23,15 +25,17 @@ function groupsOfPeak(device, report) {
   const holder = el("div", { class: "groups" });
   const name = `grouping-${device.device}`;
   const show = (by) => holder.replaceChildren(groupTable(device, by, report));
-  const choices = Object.entries(GROUPINGS).map(([by, text], i) =>
+  const first = Object.hasOwn(device.groups, report.by) ? report.by : "category";
+  const known = Object.entries(GROUPINGS).filter(([by]) => Object.hasOwn(device.groups, by));
+  const choices = known.map(([by, text]) =>
     el(
       "label",
       {},
-      el("input", { type: "radio", name, value: by, checked: i === 0, onchange: () => show(by) }),
+      el("input", { type: "radio", name, value: by, checked: by === first, onchange: () => show(by) }),
       text,
     ),
   );
-  show("category");
+  show(first);
   return el("div", {}, el("fieldset", { class: "choices" }, el("legend", {}, "By"), choices), holder);
 }
 
@@ -51,7 +55,10 @@ function groupTable(device, by, report) {
       { key: "blocks", title: "Blocks", format: (count) => (count === null ? "" : number(count)) },
     ],
     device.groups[by],
-    { caption: `The peak of cuda:${device.device} by ${GROUPINGS[by]}` },
+    {
+      caption: `The peak of cuda:${device.device} by ${GROUPINGS[by]}`,
+      filter: { module: "layers.3, mlp, …", site: "train.py, forward, …" }[by],
+    },
   );
 }
 
