@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hook import run_traced
-from hook_lines import replay
+from hook_lines import check_steps, replay
 from simgpu import result_of
 
 from gpumemtrace.trace_file import TraceFile
@@ -13,6 +13,7 @@ from gpumemtrace.trace_file import TraceFile
 pytestmark = pytest.mark.simgpu
 
 THREADS = 8
+MEETINGS = 400
 
 
 def test_eight_threads(tmp_path: Path) -> None:
@@ -71,3 +72,24 @@ def test_totals_are_right_again_after_threads_met(tmp_path: Path) -> None:
     seen = replay(tmp_path / "t.gmt")
     assert list(seen.devices[0].now.values()) == result_of(done)
     assert len(seen.live) == 1 and not seen.unknown_frees and not seen.double_allocs
+
+
+def test_each_meeting_of_threads_is_put_right(tmp_path: Path) -> None:
+    # A reading is trusted only when nobody else was in flight: after each of many short meetings,
+    # and one operation alone, the lines are torch's again.
+    program = f"""
+        import torch
+        import hook_child
+        from gpumemtrace import _torch_hook
+
+        hook_child.start()
+        kept = torch.ones(1000, device="cuda")
+        steps = hook_child.Steps()
+        for n in range({MEETINGS}):
+            _torch_hook.time_pairs((5 << 20) + 70_000 * (n % 9), 4, 2)
+            torch.ones(1000, device="cuda")
+            steps.end()
+        steps.finish()
+    """
+    done = run_traced(program, tmp_path / "t.gmt")
+    check_steps(tmp_path / "t.gmt", done, peaks=False)

@@ -158,6 +158,33 @@ def test_coroutines_interleave(tmp_path: Path) -> None:
     assert sorted(seen) == [("a", "a"), ("a", "a"), ("b", "b"), ("b", "b")]
 
 
+def test_coroutines_that_take_turns_in_a_phase_of_their_own(tmp_path: Path) -> None:
+    # One thread, one stack: what is opened in another's turn nests, and none stays open.
+    seen: list[str] = []
+
+    async def work(name: str, turns: int) -> None:
+        with gpumemtrace.phase(name):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+                seen.append(gpumemtrace.now().phase)
+
+    async def main() -> None:
+        cancelled = asyncio.create_task(work("cancelled", 1000))
+        await asyncio.gather(work("a", 2), work("b", 3))
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        seen.append(gpumemtrace.now().phase)
+        with gpumemtrace.phase("after"):
+            seen.append(gpumemtrace.now().phase)
+
+    with recording_marks(tmp_path / "t.gmt") as opened:
+        asyncio.run(main())
+    # What ended out of turn lasts until everything opened after it has ended, too.
+    assert set(seen[:-2]) == {"cancelled/a/b"}
+    assert seen[-2:] == ["", "after"]
+    assert [(span.path, span.entered) for span in opened().phases][-1] == (("after",), True)
+
+
 def test_a_suspended_generator_that_keeps_a_phase_open(tmp_path: Path) -> None:
     def opener() -> Iterator[None]:
         with gpumemtrace.phase("inner"):
