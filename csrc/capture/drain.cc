@@ -24,21 +24,16 @@ std::uint64_t thread_cpu_ns() noexcept {
          static_cast<std::uint64_t>(used.tv_nsec);
 }
 
-// What makes a process one that used GPU memory.
-bool is_allocator_event(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::kDeviceUsed:
-    case Kind::kHostUsed:
-    case Kind::kPhase:
-    case Kind::kStep:
-    case Kind::kMark:
-    case Kind::kTag:
-    case Kind::kGap:
-      return false;
-    default:
-      return true;
-  }
+constexpr std::uint64_t bit_of(Kind kind) noexcept {
+  return std::uint64_t{1} << (static_cast<unsigned>(kind) % 64);
 }
+
+// Those that a process may have that never used GPU memory.
+constexpr std::uint64_t kNotOfAllocator =
+    bit_of(Kind::kDeviceUsed) | bit_of(Kind::kHostUsed) | bit_of(Kind::kPhase) |
+    bit_of(Kind::kStep) | bit_of(Kind::kMark) | bit_of(Kind::kTag) | bit_of(Kind::kGap);
+// Those that the drain itself looks at.
+constexpr std::uint64_t kLookedAt = bit_of(Kind::kPhase) | bit_of(Kind::kAllocFailed);
 
 std::string to_json(const Stalls& stalls) {
   return JsonObject()
@@ -178,15 +173,8 @@ void Drain::note_loss() {
 void Drain::write_due_gaps() {
   while (!gaps_.empty() && !before(options_.ring->tail(), gaps_.front().position)) {
     const Loss& loss = gaps_.front().loss;
-    Event event{};
-    event.kind = Kind::kGap;
-    event.device = -1;
-    event.address = loss.events;
-    event.size = loss.alloc_bytes;
-    event.stream = loss.frees;
     const std::int64_t latest_ns = clock_.to_ns(ticks());
-    const std::int64_t lasted_ns = clock_.to_ns(loss.last_ticks) - clock_.to_ns(loss.first_ticks);
-    event.extra = static_cast<std::uint64_t>(std::max<std::int64_t>(lasted_ns, 0));
+    Event event = gap_event(loss, clock_.to_ns(loss.last_ticks) - clock_.to_ns(loss.first_ticks));
     event.time = to_file_time(loss.first_ticks, latest_ns);
     ++gaps_written_;
     gaps_.erase(gaps_.begin());
@@ -194,23 +182,36 @@ void Drain::write_due_gaps() {
   }
 }
 
+// What changes with each event stays in registers.
 void Drain::write_batch(std::size_t count) {
   const std::int64_t latest_ns = clock_.to_ns(ticks());
-  bool wants_file = false;
+  const Calibration clock = clock_;
+  std::int64_t last_ns = last_time_ns_;
+  std::uint64_t kinds = 0;
+  std::int16_t device = -1;
   for (std::size_t i = 0; i < count; ++i) {
     Event& event = batch_[i];
-    event.time = to_file_time(event.time, latest_ns);
-    if (event.kind == Kind::kPhase) watch_phase(event.size);
-    if (event.kind == Kind::kAllocFailed && options_.flight) options_.flight->saw_failed_alloc();
-    if (is_allocator_event(event.kind)) {
-      wants_file = true;
-      sampler_.saw(event.device);
+    last_ns = std::max(last_ns, std::min(clock.to_ns(event.time), latest_ns));
+    event.time = static_cast<std::uint64_t>(last_ns);
+    const std::uint64_t kind = bit_of(event.kind);
+    kinds |= kind;
+    if ((kind & kLookedAt) != 0) [[unlikely]]
+      look_at(event);
+    if (event.device != device && (kind & kNotOfAllocator) == 0) {
+      device = event.device;
+      sampler_.saw(device);
     }
   }
-  if (wants_file && options_.lazy) output_.open_or_warn();
+  last_time_ns_ = last_ns;
+  if ((kinds & ~kNotOfAllocator) != 0 && options_.lazy) output_.open_or_warn();
   annotations_.write_new_names(output_);
   append(batch_.data(), count);
   if (output_.is_open()) name_segment();
+}
+
+void Drain::look_at(const Event& event) {
+  if (event.kind == Kind::kPhase) watch_phase(event.size);
+  if (event.kind == Kind::kAllocFailed && options_.flight) options_.flight->saw_failed_alloc();
 }
 
 // What CUDA's libraries take, they take when they are first used: the memory of the device is

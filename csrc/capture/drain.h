@@ -80,7 +80,7 @@ class Drain {
     std::uint64_t position;  // stands before the event at this position
     Loss loss;
   };
-  static constexpr std::size_t kBatch = 1024;
+  static constexpr std::size_t kBatch = 256;  // stay in the nearest cache until they are encoded
   static constexpr std::size_t kMostGaps = 256;
 
   std::uint64_t move_events();
@@ -93,6 +93,7 @@ class Drain {
   // Once the file is there and all that came before it staged.
   void name_segment();
   void sample_memory(std::uint64_t now_ns);
+  void look_at(const Event& event);  // one of those that are looked at
   void watch_phase(std::uint64_t path);
   void flush_if_due(std::uint64_t now_ns);
   void tell_stalls();

@@ -77,10 +77,7 @@ void TraceOutput::keep_early(const Event* events, std::size_t count) {
 void TraceOutput::append_early() {
   std::vector<Event> events;
   if (early_events_lost_ != 0) {
-    Event gap{};
-    gap.kind = Kind::kGap;
-    gap.device = -1;
-    gap.address = early_events_lost_;
+    Event gap = gap_event({.events = early_events_lost_}, 0);
     gap.time = early_events_.front().time;
     events.push_back(gap);
   }

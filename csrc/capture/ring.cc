@@ -51,6 +51,17 @@ void Loss::add(const Loss& later) noexcept {
   last_ticks = std::max(last_ticks, later.last_ticks);
 }
 
+Event gap_event(const Loss& loss, std::int64_t lasted_ns) noexcept {
+  Event event{};
+  event.kind = Kind::kGap;
+  event.device = -1;
+  event.address = loss.events;
+  event.size = loss.alloc_bytes;
+  event.stream = loss.frees;
+  event.extra = static_cast<std::uint64_t>(std::max<std::int64_t>(lasted_ns, 0));
+  return event;
+}
+
 void Stalls::add(const Stalls& later) noexcept {
   count += later.count;
   total_ns += later.total_ns;

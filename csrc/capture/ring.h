@@ -98,6 +98,9 @@ struct Loss {
   void add(const Loss& later) noexcept;
 };
 
+// Of a loss that lasted so long, by the clock of the trace; all but its time.
+GPUMEMTRACE_API Event gap_event(const Loss& loss, std::int64_t lasted_ns) noexcept;
+
 // Pushes that waited for room, whether or not there was some in the end.
 struct Stalls {
   std::uint64_t count = 0;

@@ -80,14 +80,7 @@ class Times {
 
 void append_gap(const Loss& loss, Times& times, std::vector<Event>& events) {
   if (!loss.any()) return;
-  Event event{};
-  event.kind = Kind::kGap;
-  event.device = -1;
-  event.address = loss.events;
-  event.size = loss.alloc_bytes;
-  event.stream = loss.frees;
-  const std::int64_t lasted_ns = times.to_ns(loss.last_ticks) - times.to_ns(loss.first_ticks);
-  event.extra = static_cast<std::uint64_t>(std::max<std::int64_t>(lasted_ns, 0));
+  Event event = gap_event(loss, times.to_ns(loss.last_ticks) - times.to_ns(loss.first_ticks));
   event.time = times.next(loss.first_ticks);
   events.push_back(event);
 }

@@ -4,6 +4,7 @@
 //   and of one for which q would be larger  16 zeros, a one, 6 bits: width - 1, `width` bits
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,59 @@ inline constexpr unsigned kMaxRiceBits = 32;  // k: 16 zeros, a one and k bits f
 // Collects bits; keeps its memory from one stream to the next. May throw std::bad_alloc.
 class BitWriter {
  public:
+  // Writes codes one behind the other, its state in registers, into room that is made once.
+  class Burst {
+   public:
+    // At most `most` codes. Between here and finish() the writer must not be used otherwise.
+    Burst(BitWriter& writer, std::size_t most)
+        : writer_(writer), pending_(writer.pending_), pending_bits_(writer.pending_bits_) {
+      writer.make_room(most * kMaxRiceBytes);
+      at_ = writer.bytes_.data() + writer.size_;
+    }
+
+    void put_rice(std::uint64_t number, unsigned k) noexcept {
+      const std::uint64_t quotient = number >> k;
+      if (quotient < kMaxRiceQuotient) [[likely]] {
+        const auto zeros = static_cast<unsigned>(quotient);
+        const std::uint64_t low = number & ((std::uint64_t{1} << k) - 1);
+        put((low << 1 | 1) << zeros, zeros + 1 + k);
+      } else {
+        put_escaped(number);
+      }
+    }
+
+    // The low `count` <= 56 bits of `value`, which has no others.
+    void put(std::uint64_t value, unsigned count) noexcept {
+      pending_ |= value << pending_bits_;  // fewer than 8 are pending: 64 hold them all
+      pending_bits_ += count;
+      std::memcpy(at_, &pending_, sizeof pending_);
+      at_ += pending_bits_ / 8;
+      // At most 63 are pending, so this is a shift by 56 at most.
+      pending_ >>= pending_bits_ & ~7U;
+      pending_bits_ %= 8;
+    }
+
+    void finish() noexcept {
+      writer_.size_ = static_cast<std::size_t>(at_ - writer_.bytes_.data());
+      writer_.pending_ = pending_;
+      writer_.pending_bits_ = pending_bits_;
+    }
+
+   private:
+    void put_escaped(std::uint64_t number) noexcept {
+      const auto width = static_cast<unsigned>(std::bit_width(number));
+      put(std::uint64_t{1} << kMaxRiceQuotient | std::uint64_t{width - 1} << (kMaxRiceQuotient + 1),
+          kMaxRiceQuotient + 7);
+      put(number & 0xFFFFFFFF, width < 32 ? width : 32);
+      if (width > 32) put(number >> 32, width - 32);
+    }
+
+    BitWriter& writer_;
+    std::uint8_t* at_;
+    std::uint64_t pending_;
+    unsigned pending_bits_;
+  };
+
   void clear() noexcept {
     size_ = 0;
     pending_ = 0;
@@ -27,37 +81,26 @@ class BitWriter {
   }
 
   void put_rice(std::uint64_t number, unsigned k) {
-    const std::uint64_t quotient = number >> k;
-    if (quotient < kMaxRiceQuotient) {
-      const auto zeros = static_cast<unsigned>(quotient);
-      const std::uint64_t low = number & ((std::uint64_t{1} << k) - 1);
-      put((low << 1 | 1) << zeros, zeros + 1 + k);
-      return;
-    }
-    const auto width = static_cast<unsigned>(std::bit_width(number));
-    put(std::uint64_t{1} << kMaxRiceQuotient | std::uint64_t{width - 1} << (kMaxRiceQuotient + 1),
-        kMaxRiceQuotient + 7);
-    put(number & 0xFFFFFFFF, width < 32 ? width : 32);
-    if (width > 32) put(number >> 32, width - 32);
+    Burst one(*this, 1);
+    one.put_rice(number, k);
+    one.finish();
   }
 
   // Appends what was put, the last byte filled up with zeros, to `out`.
   void finish(std::vector<std::uint8_t>& out) {
-    put(0, (8 - pending_bits_ % 8) % 8);
+    Burst end(*this, 1);
+    end.put(0, (8 - pending_bits_ % 8) % 8);
+    end.finish();
     out.insert(out.end(), bytes_.data(), bytes_.data() + size_);
   }
 
  private:
-  // The low `count` <= 56 bits of `value`, which has no others.
-  void put(std::uint64_t value, unsigned count) {
-    if (bytes_.size() - size_ < sizeof value) bytes_.resize(2 * bytes_.size() + 1024);
-    pending_ |= value << pending_bits_;  // fewer than 8 are pending: 64 hold them all
-    pending_bits_ += count;
-    std::memcpy(bytes_.data() + size_, &pending_, sizeof pending_);
-    const unsigned whole = pending_bits_ / 8;
-    size_ += whole;
-    pending_ = whole == 8 ? 0 : pending_ >> (8 * whole);
-    pending_bits_ %= 8;
+  // Of the longest code, 23 + 64 bits; and of the store of a whole word behind it.
+  static constexpr std::size_t kMaxRiceBytes = 11;
+
+  void make_room(std::size_t size_bytes) {
+    const std::size_t needed = size_ + size_bytes + sizeof(std::uint64_t);
+    if (bytes_.size() < needed) bytes_.resize(std::max(needed, 2 * bytes_.size()));
   }
 
   std::vector<std::uint8_t> bytes_;

@@ -10,13 +10,14 @@
 // References carry the structure of a step over to the next one where addresses and sizes differ.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "trace/event.h"
-#include "trace/event_columns.h"
 #include "trace/time_guess.h"
 
 namespace gpumemtrace {
@@ -26,12 +27,14 @@ class History {
  public:
   static constexpr std::uint64_t kCapacity = std::uint64_t{1} << 16;
 
-  // An event and its references; its `time` means nothing.
-  struct Entry {
-    Event event;
+  // An event and what is known of it: a cache line, since whoever looks at one field of it mostly
+  // looks at all.
+  struct alignas(64) Entry {
+    Event event;  // in place of its time: the estimate of `allocated`
     std::uint32_t address_reference;
     std::uint32_t size_reference;
   };
+  static_assert(sizeof(Entry) == 64);
 
   History();
   void reset() noexcept;
@@ -44,16 +47,14 @@ class History {
   }
 
   // Of an event in reach, by its number.
-  Kind kind(std::uint64_t number) const noexcept { return static_cast<Kind>(kind_[slot(number)]); }
-  Event event(std::uint64_t number) const noexcept;  // its `time` means nothing
-  std::uint64_t address(std::uint64_t number) const noexcept { return address_[slot(number)]; }
-  std::uint64_t size_bytes(std::uint64_t number) const noexcept {
-    return size_bytes_[slot(number)];
+  const Entry& entry(std::uint64_t number) const noexcept { return entries_[slot(number)]; }
+  const Event& event(std::uint64_t number) const noexcept { return entry(number).event; }
+  TimeGuess guess(std::uint64_t number) const noexcept { return guesses_[slot(number)]; }
+  bool equals(std::uint64_t number, const Event& other) const noexcept {
+    return is_same(event(number), other);
   }
-  TimeGuess guess(std::uint64_t number) const noexcept {
-    return {static_cast<std::uint64_t>(gap_[slot(number)]), spread_[slot(number)]};
-  }
-  bool equals(std::uint64_t number, const Event& event) const noexcept;
+  // In all fields but their times.
+  static bool is_same(const Event& a, const Event& b) noexcept;
 
   // What the next event is if it plays the part of the event `number`. `extra` is not yet foreseen:
   // that takes the size, see foreseen_extra().
@@ -70,22 +71,24 @@ class History {
   const Event& last_told(Kind kind) const noexcept { return told_[index_of(kind)]; }
   void tell(const Event& event) noexcept { told_[index_of(event.kind)] = event; }
 
-  // Takes in the next event.
-  void append(const Entry& entry, TimeGuess guess) noexcept;
-  // Takes in copies of the `count` >= 1 events from `number` on: in reach, and before the new ones.
-  // All but their guesses: each is to be set after it.
-  void append_copies(std::uint64_t number, std::uint64_t count) noexcept;
-  void set_guess(std::uint64_t number, TimeGuess guess) noexcept {
-    gap_[slot(number)] = static_cast<std::int64_t>(guess.gap);
-    spread_[slot(number)] = guess.spread;
+  // Asks for what follow() will look at when so many more events are there.
+  void prefetch_referred(std::uint64_t number, std::uint64_t events_later) const noexcept {
+    if (number >= size_) return;
+    const Entry& then = entry(number);
+    __builtin_prefetch(&entry(size_ + events_later - then.address_reference));
+    __builtin_prefetch(&entry(size_ + events_later - then.size_reference));
   }
-  // Copies the fields of `count` events from `number` on, but no times.
-  void copy_out(std::uint64_t number, std::uint64_t count, const EventColumns& out) const noexcept;
+
+  // Takes in the next event, with the references of `entry`.
+  void append(const Event& event, const Entry& entry, TimeGuess guess) noexcept;
+
+  // Takes in copies of the events from `number` on, which are in reach: of each event in turn, as
+  // long as `take(event, guess)` says so, at most `most`. `guess` of the event becomes that of its
+  // copy. Returns how many. Copies may be copied again: `most` may reach beyond the last event.
+  template <class Take>
+  std::uint64_t append_copies(std::uint64_t number, std::uint64_t most, Take take);
 
  private:
-  template <class Field>
-  using Column = std::unique_ptr<Field[]>;
-
   static constexpr std::size_t slot(std::uint64_t number) noexcept {
     return static_cast<std::size_t>(number & (kCapacity - 1));
   }
@@ -96,23 +99,82 @@ class History {
   static constexpr std::uint64_t rounded(std::uint64_t size_bytes) noexcept {
     return (size_bytes + 511) / 512 * 512;
   }
-  template <class Field>
-  static void copy_piece(const Column<Field>& column, std::size_t from, std::size_t to,
-                         std::size_t count) noexcept {
-    std::copy_n(column.get() + from, count, column.get() + to);
-  }
-
   std::uint64_t size_ = 0;
   std::uint64_t allocated_ = 0;  // after the last event
   std::array<Event, 64> told_ = {};
   // Not filled with anything: what was not written is out of reach.
-  Column<std::int64_t> gap_;
-  Column<std::uint16_t> kind_;
-  Column<std::uint64_t> address_, size_bytes_, stream_, extra_;
-  Column<std::uint32_t> thread_, site_, flags_;
-  Column<std::int16_t> device_;
-  Column<std::uint32_t> spread_, address_reference_, size_reference_;
-  Column<std::uint64_t> allocated_after_;
+  std::unique_ptr<Entry[]> entries_;
+  std::unique_ptr<TimeGuess[]> guesses_;
 };
+
+inline bool History::is_same(const Event& a, const Event& b) noexcept {
+  constexpr std::size_t kWords = 6;
+  static_assert(offsetof(Event, address) + 8 * kWords == sizeof(Event));  // no padding
+  std::uint64_t first[kWords];
+  std::uint64_t second[kWords];
+  std::memcpy(first, &a.address, sizeof first);
+  std::memcpy(second, &b.address, sizeof second);
+  return ((first[0] ^ second[0]) | (first[1] ^ second[1]) | (first[2] ^ second[2]) |
+          (first[3] ^ second[3]) | (first[4] ^ second[4]) | (first[5] ^ second[5])) == 0;
+}
+
+inline History::Entry History::follow(std::uint64_t number) const noexcept {
+  const Entry& old = entry(number);
+  const Event& then = old.event;
+  // What is referred to is in reach of the event that refers, hence, as many events on, of the next
+  // one; only a reference of 0 means the event itself.
+  const std::uint64_t address_of =
+      old.address_reference != 0 ? size_ - old.address_reference : number;
+  const std::uint64_t size_of = old.size_reference != 0 ? size_ - old.size_reference : number;
+  return {{0, event(address_of).address, event(size_of).size, then.stream, then.extra, then.thread,
+           then.site, then.flags, then.device, then.kind},
+          old.address_reference,
+          old.size_reference};
+}
+
+inline void History::append(const Event& event, const Entry& entry, TimeGuess guess) noexcept {
+  if (event.kind == Kind::kAlloc) {
+    allocated_ = event.extra != 0 ? event.extra : allocated_ + rounded(event.size);
+  } else if (event.kind == Kind::kFree && entry.address_reference != 0) {
+    allocated_ -= rounded(this->event(size_ - entry.address_reference).size);
+  }
+  const std::size_t at = slot(size_++);
+  Entry& next = entries_[at];
+  next.event = {allocated_,   event.address, event.size,  event.stream, event.extra,
+                event.thread, event.site,    event.flags, event.device, event.kind};
+  next.address_reference = entry.address_reference;
+  next.size_reference = entry.size_reference;
+  guesses_[at] = guess;
+}
+
+template <class Take>
+std::uint64_t History::append_copies(std::uint64_t number, std::uint64_t most, Take take) {
+  std::uint64_t count = 0;
+  bool goes_on = true;
+  while (goes_on && count < most) {
+    const std::size_t from = slot(number + count);
+    const std::size_t to = slot(size_ + count);
+    const std::uint64_t piece =
+        std::min({most - count, std::uint64_t{kCapacity - from}, std::uint64_t{kCapacity - to}});
+    const Entry* const old = entries_.get() + from;
+    Entry* const copy = entries_.get() + to;
+    const TimeGuess* const old_guess = guesses_.get() + from;
+    TimeGuess* const guess = guesses_.get() + to;
+    std::uint64_t i = 0;
+    for (; i < piece; ++i) {
+      TimeGuess learned = old_guess[i];
+      goes_on = take(old[i].event, learned);
+      if (!goes_on) break;
+      copy[i] = old[i];
+      guess[i] = learned;
+    }
+    count += i;
+  }
+  if (count != 0) {
+    size_ += count;
+    allocated_ = event(size_ - 1).time;
+  }
+  return count;
+}
 
 }  // namespace gpumemtrace

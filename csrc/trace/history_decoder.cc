@@ -9,19 +9,20 @@
 namespace gpumemtrace {
 namespace {
 
-// Small enough to stay in the cache between what is done with it.
-constexpr std::uint64_t kPiece = 1024;
+// What followed events refer to lies anywhere in the history.
+constexpr std::uint64_t kPrefetchedEvents = 8;
 
-void store(const Event& event, const EventColumns& out) noexcept {
-  *out.kind = static_cast<std::uint16_t>(event.kind);
-  *out.address = event.address;
-  *out.size_bytes = event.size;
-  *out.stream = event.stream;
-  *out.extra = event.extra;
-  *out.thread = event.thread;
-  *out.site = event.site;
-  *out.flags = event.flags;
-  *out.device = event.device;
+// All but the time, as element `i`.
+inline void store(const Event& event, const EventColumns& out, std::size_t i) noexcept {
+  out.kind[i] = static_cast<std::uint16_t>(event.kind);
+  out.address[i] = event.address;
+  out.size_bytes[i] = event.size;
+  out.stream[i] = event.stream;
+  out.extra[i] = event.extra;
+  out.thread[i] = event.thread;
+  out.site[i] = event.site;
+  out.flags[i] = event.flags;
+  out.device[i] = event.device;
 }
 
 std::uint64_t get_count(ByteReader& in, unsigned argument, std::size_t left) {
@@ -100,38 +101,27 @@ void HistoryDecoder::decode(ByteReader in, std::size_t count, std::uint64_t time
   if (overflow) in.fail("time", "does not fit 64 bits of nanoseconds");
 }
 
+// As get_time, for each of the copies; what changes with each stays in registers.
 void HistoryDecoder::copy(Cursor& cursor, std::uint64_t count) {
   if (distance_ == 0) cursor.instructions.fail("copy", "has no source");
-  while (count != 0) {
-    const std::uint64_t piece = std::min({count, kPiece, distance_});
-    const std::uint64_t first = history_.size();
-    const std::uint64_t source = first - distance_;
-    history_.append_copies(source, piece);
-    history_.copy_out(first, piece, cursor.out);
-    get_times(cursor, source, first, piece);
-    cursor.out = cursor.out.from(piece);
-    cursor.left -= piece;
-    count -= piece;
-  }
-}
-
-// As get_time, for the copies of the events from `source` on; what changes with each stays in
-// registers.
-void HistoryDecoder::get_times(Cursor& cursor, std::uint64_t source, std::uint64_t first,
-                               std::uint64_t count) noexcept {
   BitReader times = cursor.times;
-  std::int64_t* const out = cursor.out.time_ns;
+  const EventColumns out = cursor.out;
   std::uint64_t time = last_history_time_;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const TimeGuess guess = history_.guess(source + i);
-    const std::uint64_t error = unzigzag(times.rice(guess.rice_bits()));
-    time += guess.gap + error;
-    out[i] = static_cast<std::int64_t>(time);
-    history_.set_guess(first + i, guess.after(error));
-  }
+  std::size_t i = 0;
+  history_.append_copies(history_.size() - distance_, count,
+                         [&](const Event& event, TimeGuess& guess) {
+                           const std::uint64_t error = unzigzag(times.rice(guess.rice_bits()));
+                           time += guess.gap + error;
+                           guess = guess.after(error);
+                           store(event, out, i);
+                           out.time_ns[i++] = static_cast<std::int64_t>(time);
+                           return true;
+                         });
   last_history_time_ = time;
   last_time_ = time;
   cursor.times = times;
+  cursor.out = out.from(i);
+  cursor.left -= i;
 }
 
 void HistoryDecoder::follow(Cursor& cursor, std::uint64_t count) {
@@ -139,10 +129,12 @@ void HistoryDecoder::follow(Cursor& cursor, std::uint64_t count) {
   cursor.left -= count;
   for (; count != 0; --count) {
     const std::uint64_t source = history_.size() - distance_;
+    history_.prefetch_referred(source + kPrefetchedEvents, kPrefetchedEvents);
     History::Entry entry = history_.follow(source);
     entry.event.extra = history_.foreseen_extra(entry.event);
-    history_.append(entry, get_time(cursor.times, history_.guess(source), *cursor.out.time_ns));
-    store(entry.event, cursor.out);
+    history_.append(entry.event, entry,
+                    get_time(cursor.times, history_.guess(source), *cursor.out.time_ns));
+    store(entry.event, cursor.out, 0);
     cursor.out = cursor.out.from(1);
   }
 }
@@ -154,8 +146,9 @@ void HistoryDecoder::edit(Cursor& cursor, unsigned told) {
   History::Entry entry = history_.follow(source);
   const unsigned more = (told & kToldMore) != 0 ? in.load<std::uint8_t>("second mask") : 0U;
   get_fields(in, told, more, entry);
-  history_.append(entry, get_time(cursor.times, history_.guess(source), *cursor.out.time_ns));
-  store(entry.event, cursor.out);
+  history_.append(entry.event, entry,
+                  get_time(cursor.times, history_.guess(source), *cursor.out.time_ns));
+  store(entry.event, cursor.out, 0);
   cursor.out = cursor.out.from(1);
   --cursor.left;
 }
@@ -175,12 +168,12 @@ void HistoryDecoder::add(Cursor& cursor, unsigned told, bool aside) {
   const unsigned more = (told & kToldMore) != 0 ? in.load<std::uint8_t>("second mask") : 0U;
   get_fields(in, told, more, entry);
   history_.tell(entry.event);
-  store(entry.event, cursor.out);
+  store(entry.event, cursor.out, 0);
   get_time_alone(cursor.times, *cursor.out.time_ns);
   if (!aside) {
     const std::uint64_t gap = last_time_ - last_history_time_;
     last_history_time_ = last_time_;
-    history_.append(entry, TimeGuess::first(gap));
+    history_.append(entry.event, entry, TimeGuess::first(gap));
     if (distance_ != 0 && ++distance_ == History::kCapacity) distance_ = 0;
   }
   cursor.out = cursor.out.from(1);
@@ -210,12 +203,12 @@ void HistoryDecoder::get_fields(ByteReader& in, unsigned told, unsigned more,
   };
   if ((told & kToldAddress) != 0) {
     entry.address_reference = get_place(event.address, kAddressUnit, [&](std::uint64_t number) {
-      return history_.address(number);
+      return history_.event(number).address;
     });
   }
   if ((told & kToldSize) != 0) {
     entry.size_reference =
-        get_place(event.size, 1, [&](std::uint64_t number) { return history_.size_bytes(number); });
+        get_place(event.size, 1, [&](std::uint64_t number) { return history_.event(number).size; });
   }
   if ((told & kToldExtra) != 0) {
     const std::uint64_t code = in.varint("extra");

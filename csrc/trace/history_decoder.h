@@ -42,8 +42,6 @@ class HistoryDecoder {
   void get_fields(ByteReader& in, unsigned told, unsigned more, History::Entry& entry) const;
   // Leaves the time of the next event in `time`; the mirrors of put_time and put_time_alone.
   TimeGuess get_time(BitReader& times, TimeGuess guess, std::int64_t& time) noexcept;
-  void get_times(Cursor& cursor, std::uint64_t source, std::uint64_t first,
-                 std::uint64_t count) noexcept;
   void get_time_alone(BitReader& times, std::int64_t& time) noexcept;
 
   History history_;

@@ -10,10 +10,10 @@ namespace {
 // A match must be this long to be worth a jump; how far it goes beyond is not looked at.
 constexpr std::size_t kWorthwhileMatch = 8;
 constexpr std::size_t kMatchLimit = 24;
+// What followed events refer to lies anywhere in the history.
+constexpr std::uint64_t kPrefetchedEvents = 8;
 // Following and copying come to the same for so many events: copy, that is faster to decode.
 constexpr std::uint64_t kCopiesToSwitch = 64;
-// Of those to be compared: many columns are read beside them, and the processor loses track.
-constexpr std::size_t kPrefetchedEvents = 32;
 
 // Sampled by a clock, or told when memory is short: they come at another place in every step.
 constexpr bool is_aside(Kind kind) noexcept {
@@ -44,12 +44,21 @@ void HistoryEncoder::reset() noexcept {
   alone_ = {0, 0};
 }
 
-void HistoryEncoder::encode(const Event* events, std::size_t count,
-                            std::uint64_t time_resolution_ns, std::vector<std::uint8_t>& out) {
+void HistoryEncoder::begin(std::uint64_t time_resolution_ns) {
   instructions_.clear();
   times_.clear();
   units_ = TimeUnits(time_resolution_ns);
-  for (std::size_t i = 0; i < count;) i += encode_next(events + i, count - i);
+}
+
+std::size_t HistoryEncoder::add(const Event* events, std::size_t count) {
+  std::size_t taken = 0;
+  while (count - taken > kMatchLimit) taken += encode_next(events + taken, count - taken);
+  return taken;
+}
+
+void HistoryEncoder::finish(const Event* events, std::size_t count,
+                            std::vector<std::uint8_t>& out) {
+  for (std::size_t taken = 0; taken < count;) taken += encode_next(events + taken, count - taken);
   const std::vector<std::uint8_t>& instructions = instructions_.finish();
   std::uint8_t size[kMaxVarintBytes];
   out.insert(out.end(), size, put_varint(size, instructions.size()));
@@ -92,33 +101,40 @@ std::size_t HistoryEncoder::encode_next(const Event* events, std::size_t left) {
   return 1;
 }
 
+// As put_time, for each of the copies; what changes with each stays in registers.
 std::size_t HistoryEncoder::copy_run(const Event* events, std::size_t left) {
-  std::size_t count = 1;
-  const std::size_t most = std::min<std::size_t>(left, history_.size() - source_);
-  while (count < most && !is_aside(events[count].kind) &&
-         history_.equals(source_ + count, events[count])) {
-    __builtin_prefetch(events + std::min(count + kPrefetchedEvents, left));
-    ++count;
-  }
+  const TimeUnits units = units_;
+  BitWriter::Burst times(times_, left);
+  std::uint64_t last = last_history_time_;
+  const Event* next = events;
+  const std::uint64_t count =
+      history_.append_copies(source_, left, [&](const Event& source, TimeGuess& guess) {
+        if (!History::is_same(source, *next)) return false;
+        const std::uint64_t time = units.of(next->time);
+        const std::uint64_t error = time - (last + guess.gap);
+        times.put_rice(zigzag(error), guess.rice_bits());
+        guess = guess.after(error);
+        last = time;
+        ++next;
+        return true;
+      });
+  times.finish();
+  last_time_ = last;
+  last_history_time_ = last;
   copies_followed_ = 0;
   instructions_.extend_run(Operation::kCopy, count);
-  const std::uint64_t first = history_.size();
-  history_.append_copies(source_, count);
-  put_times(events, first, count);
   source_ += count;
-  return count;
+  return static_cast<std::size_t>(count);
 }
 
 bool HistoryEncoder::follows(const Event& event, History::Entry& foreseen) const noexcept {
+  history_.prefetch_referred(source_ + kPrefetchedEvents, kPrefetchedEvents);
   foreseen = history_.follow(source_);
   const Event& guess = foreseen.event;
-  if (((guess.address ^ event.address) | (guess.size ^ event.size) |
-       (guess.stream ^ event.stream)) != 0 ||
-      guess.kind != event.kind) {
-    return false;
-  }
-  return history_.foreseen_extra(guess) == event.extra && guess.thread == event.thread &&
-         guess.site == event.site && guess.flags == event.flags && guess.device == event.device;
+  return guess.address == event.address && guess.size == event.size &&
+         guess.stream == event.stream && history_.foreseen_extra(guess) == event.extra &&
+         guess.thread == event.thread && guess.site == event.site && guess.flags == event.flags &&
+         guess.device == event.device && guess.kind == event.kind;
 }
 
 // After a miss: the source stays where it is (false) unless another place clearly does better.
@@ -136,9 +152,9 @@ bool HistoryEncoder::find_source(const Event* events, std::size_t left) {
     };
     if (there >= std::min(left, kWorthwhileMatch) && there > here()) return move_to(size - same);
   }
-  const bool fits = has_source_ && history_.kind(source_) == event.kind;
+  const bool fits = has_source_ && history_.event(source_).kind == event.kind;
   // The right block, but at another address: as good as it gets.
-  if (fits && event.kind == Kind::kAlloc && history_.size_bytes(source_) == event.size) {
+  if (fits && event.kind == Kind::kAlloc && history_.event(source_).size == event.size) {
     return false;
   }
   const std::uint32_t alike = lookup_.find_alike(history_, event);
@@ -165,9 +181,8 @@ void HistoryEncoder::jump_to(std::uint64_t number) {
   source_ = number;
 }
 
-void HistoryEncoder::append(const Event& event, History::Entry entry) {
-  entry.event = event;
-  history_.append(entry, put_time(units_.of(event.time), history_.guess(source_)));
+void HistoryEncoder::append(const Event& event, const History::Entry& entry) {
+  history_.append(event, entry, put_time(units_.of(event.time), history_.guess(source_)));
   ++source_;
 }
 
@@ -180,8 +195,7 @@ void HistoryEncoder::tell(Operation operation, const Event& event) {
   if (operation == Operation::kAside) return;
   const TimeGuess guess = TimeGuess::first(last_time_ - last_history_time_);
   last_history_time_ = last_time_;
-  entry.event = event;
-  history_.append(entry, guess);
+  history_.append(event, entry, guess);
   if (has_source_) has_source_ = history_.reaches(history_.size() - source_);
 }
 
@@ -236,23 +250,6 @@ TimeGuess HistoryEncoder::put_time(std::uint64_t time, TimeGuess guess) {
   last_time_ = time;
   last_history_time_ = time;
   return guess.after(error);
-}
-
-// As put_time, for copies of the events from the source on; what changes with each stays in
-// registers.
-void HistoryEncoder::put_times(const Event* events, std::uint64_t first, std::size_t count) {
-  const TimeUnits units = units_;
-  std::uint64_t last = last_history_time_;
-  for (std::size_t i = 0; i < count; ++i) {
-    const TimeGuess guess = history_.guess(source_ + i);
-    const std::uint64_t time = units.of(events[i].time);
-    const std::uint64_t error = time - (last + guess.gap);
-    times_.put_rice(zigzag(error), guess.rice_bits());
-    history_.set_guess(first + i, guess.after(error));
-    last = time;
-  }
-  last_time_ = last;
-  last_history_time_ = last;
 }
 
 void HistoryEncoder::put_time_alone(std::uint64_t time) {

@@ -22,10 +22,21 @@ class HistoryEncoder {
  public:
   // Forgets everything: the next chunk will be a keyframe.
   void reset() noexcept;
-  // Appends the payload of `count` >= 1 events to `out`. May throw std::bad_alloc; the chain is
-  // broken then.
+  // A chunk: begin(), add() as often as you like, finish(). Any may throw std::bad_alloc; the chain
+  // is broken then.
+  void begin(std::uint64_t time_resolution_ns);
+  // Takes the next events of the chunk while they are in the cache. Returns how many: the last few
+  // wait, since those behind them are looked at too; they come again with the next call. The payload
+  // does not depend on how the events were divided.
+  std::size_t add(const Event* events, std::size_t count);
+  // Takes the last `count` events, of which there may be none, and appends the payload to `out`.
+  void finish(const Event* events, std::size_t count, std::vector<std::uint8_t>& out);
+  // All at once.
   void encode(const Event* events, std::size_t count, std::uint64_t time_resolution_ns,
-              std::vector<std::uint8_t>& out);
+              std::vector<std::uint8_t>& out) {
+    begin(time_resolution_ns);
+    finish(events, count, out);
+  }
 
  private:
   // Takes events from `events` on and returns how many.
@@ -41,14 +52,13 @@ class HistoryEncoder {
                            std::size_t left) const noexcept;
   void jump_to(std::uint64_t number);
   // Takes the event, which has a source, into the history with the references of `entry`.
-  void append(const Event& event, History::Entry entry);
+  void append(const Event& event, const History::Entry& entry);
   // kAdd or kAside.
   void tell(Operation operation, const Event& event);
   // Instruction and values; completes the references of `entry`, which says what is foreseen.
   void put_fields(Operation operation, const Event& event, History::Entry& entry);
   // Time of an event with a source, and of one without: puts the error, learns from it.
   TimeGuess put_time(std::uint64_t time, TimeGuess guess);
-  void put_times(const Event* events, std::uint64_t first, std::size_t count);
   void put_time_alone(std::uint64_t time);
 
   History history_;

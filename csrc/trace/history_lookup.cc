@@ -20,6 +20,17 @@ constexpr std::size_t slot_of(std::uint64_t value, unsigned bits) noexcept {
   return static_cast<std::size_t>((value * kMultiplier) >> (64 - bits));
 }
 
+// A mark of by_context_: the number's low bits, and above them of the context's hash those that did
+// not choose the slot. Where nothing repeats, every slot is taken by some other context, and the
+// event looked at in vain is seldom in the cache.
+constexpr unsigned kNumberBits = 18;
+constexpr std::uint32_t kNumberMask = (std::uint32_t{1} << kNumberBits) - 1;
+
+constexpr std::uint32_t context_mark(std::uint64_t context, std::uint64_t number) noexcept {
+  const auto rest = static_cast<std::uint32_t>((context * kMultiplier) >> 16);
+  return (rest & ~kNumberMask) | (static_cast<std::uint32_t>(number) & kNumberMask);
+}
+
 constexpr std::uint64_t context_with(std::uint64_t context, const Event& event) noexcept {
   const std::uint64_t kind = static_cast<std::uint16_t>(event.kind);
   const std::uint64_t hash = (event.address ^ kind << 56 ^ event.size << 20) * kMultiplier;
@@ -47,11 +58,11 @@ void HistoryLookup::update(const History& history) noexcept {
   const std::uint64_t size = history.size();
   if (size - taken_in_ > kMostTakenIn) taken_in_ = size - kMostTakenIn;
   for (; taken_in_ < size; ++taken_in_) {
-    const Event event = history.event(taken_in_);
+    const Event& event = history.event(taken_in_);
     const auto mark = static_cast<std::uint32_t>(taken_in_ + 1);
     context_ = context_with(context_, event);
     structure_ = structure_with(history, event, taken_in_);
-    by_context_[slot_of(context_, kContextSlotBits)] = mark;
+    by_context_[slot_of(context_, kContextSlotBits)] = context_mark(context_, taken_in_);
     by_structure_[slot_of(structure_, kContextSlotBits)] = mark;
     by_address_[slot_of(event.address, kAddressSlotBits)] = mark;
     if (event.kind == Kind::kAlloc) by_size_[slot_of(event.size, kSizeSlotBits)] = mark;
@@ -67,12 +78,16 @@ std::uint32_t HistoryLookup::size_reference(const History& history,
                                             const Event& event) const noexcept {
   if (event.kind != Kind::kAlloc) return 0;
   const std::uint32_t ago = distance(by_size_[slot_of(event.size, kSizeSlotBits)], history.size());
-  return ago != 0 && history.size_bytes(history.size() - ago) == event.size ? ago : 0;
+  return ago != 0 && history.event(history.size() - ago).size == event.size ? ago : 0;
 }
 
 std::uint32_t HistoryLookup::find_same(const History& history, const Event& event) const noexcept {
   const std::uint64_t context = context_with(context_, event);
-  return distance(by_context_[slot_of(context, kContextSlotBits)], history.size());
+  const std::uint32_t mark = by_context_[slot_of(context, kContextSlotBits)];
+  const std::uint32_t now = context_mark(context, history.size());
+  if ((mark ^ now) > kNumberMask) return 0;
+  const std::uint32_t ago = (now - mark) & kNumberMask;
+  return ago < History::kCapacity && ago <= history.size() ? ago : 0;
 }
 
 std::uint32_t HistoryLookup::find_alike(const History& history, const Event& event) const noexcept {
@@ -96,7 +111,7 @@ std::uint64_t HistoryLookup::structure_with(const History& history, const Event&
 std::uint32_t HistoryLookup::address_distance(const History& history, std::uint64_t address,
                                               std::uint64_t number) const noexcept {
   const std::uint32_t ago = distance(by_address_[slot_of(address, kAddressSlotBits)], number);
-  return ago != 0 && history.address(number - ago) == address ? ago : 0;
+  return ago != 0 && history.event(number - ago).address == address ? ago : 0;
 }
 
 std::uint32_t HistoryLookup::distance(std::uint32_t mark, std::uint64_t number) noexcept {

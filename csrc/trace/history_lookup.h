@@ -29,7 +29,7 @@ class HistoryLookup {
   std::uint32_t find_alike(const History& history, const Event& event) const noexcept;
 
  private:
-  // Number + 1 of an event, cut to 32 bits; 0 = none.
+  // Number + 1 of an event, cut to 32 bits; 0 = none. (Those of by_context_: context_mark().)
   using Table = std::vector<std::uint32_t>;
 
   static std::uint32_t distance(std::uint32_t mark, std::uint64_t number) noexcept;

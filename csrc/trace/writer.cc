@@ -17,6 +17,9 @@
 namespace gpumemtrace {
 namespace {
 
+// Events that stay in the nearest cache until they are encoded, too.
+constexpr std::size_t kStagedAtOnce = 256;
+
 // Tells the chunks of two files apart; need not be secret, only rarely the same.
 std::uint64_t random_trace_id() noexcept {
   std::uint64_t id = 0;
@@ -142,13 +145,53 @@ bool Writer::append(const Event* events, std::size_t count) noexcept {
   if (closed_) return fail("the trace is closed", 0);
   while (count != 0 && ok()) {
     if (room() == 0 && !flush()) break;
-    const std::size_t taken = std::min(count, room());
-    std::copy_n(events, taken, stage_ + staged_);
-    staged_ += taken;
+    const std::size_t taken = std::min({count, room(), kStagedAtOnce});
+    if (!stage(events, taken)) break;
     events += taken;
     count -= taken;
   }
   return ok();
+}
+
+// Codec 2 takes them while they are in the cache, so that they need not be fetched for it again.
+bool Writer::stage(const Event* events, std::size_t count) noexcept {
+  if (staged_ == 0) begin_events();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto time_ns = static_cast<std::int64_t>(events[i].time);
+    first_time_ns_ = std::min(first_time_ns_, time_ns);
+    last_time_ns_ = std::max(last_time_ns_, time_ns);
+  }
+  std::copy_n(events, count, stage_ + staged_);
+  staged_ += count;
+  if (history_encoder_ == nullptr) return true;
+  try {
+    encoded_ += history_encoder_->add(stage_ + encoded_, staged_ - encoded_);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", ENOMEM);
+  }
+  return true;
+}
+
+void Writer::begin_events() noexcept {
+  first_time_ns_ = INT64_MAX;
+  last_time_ns_ = INT64_MIN;
+  encoded_ = 0;
+  is_keyframe_ = history_encoder_ == nullptr || events_since_keyframe_ == 0 ||
+                 events_since_keyframe_ >= options_.events_per_keyframe;
+  if (history_encoder_ == nullptr) return;
+  if (is_keyframe_) {
+    history_encoder_->reset();
+    events_since_keyframe_ = 0;
+  }
+  history_encoder_->begin(options_.time_resolution_ns);
+}
+
+void Writer::begin_keyframe() noexcept {
+  if (staged_ == 0) {
+    events_since_keyframe_ = 0;
+  } else if (!is_keyframe_) {
+    keyframe_is_due_ = true;
+  }
 }
 
 bool Writer::flush() noexcept {
@@ -158,23 +201,23 @@ bool Writer::flush() noexcept {
   ChunkHeader header{};
   header.type = static_cast<std::uint16_t>(ChunkType::kEvents);
   header.codec = static_cast<std::uint16_t>(options_.codec);
+  header.flags = is_keyframe_ ? kKeyframe : 0U;
   header.count = staged_;
-  header.first_time_ns = INT64_MAX;
-  header.last_time_ns = INT64_MIN;
-  for (std::size_t i = 0; i < staged_; ++i) {
-    const auto time_ns = static_cast<std::int64_t>(stage_[i].time);
-    header.first_time_ns = std::min(header.first_time_ns, time_ns);
-    header.last_time_ns = std::max(header.last_time_ns, time_ns);
-  }
-  header.first_time_ns = quantise(header.first_time_ns, options_.time_resolution_ns) * resolution;
-  header.last_time_ns = quantise(header.last_time_ns, options_.time_resolution_ns) * resolution;
+  header.first_time_ns = quantise(first_time_ns_, options_.time_resolution_ns) * resolution;
+  header.last_time_ns = quantise(last_time_ns_, options_.time_resolution_ns) * resolution;
   try {
     begin_chunk();
-    header.flags = encode_events();
+    if (history_encoder_ != nullptr) {
+      history_encoder_->finish(stage_ + encoded_, staged_ - encoded_, chunk_);
+    } else {
+      encoder_.encode(stage_, staged_, options_.time_resolution_ns, chunk_);
+    }
     if (!end_chunk(header)) return false;
   } catch (const std::bad_alloc&) {
     return fail("out of memory", ENOMEM);
   }
+  events_since_keyframe_ = keyframe_is_due_ ? 0 : events_since_keyframe_ + staged_;
+  keyframe_is_due_ = false;
   events_written_ += staged_;
   staged_ = 0;
   return true;
@@ -194,22 +237,6 @@ bool Writer::append_chunk(const ChunkHeader& header, const std::uint8_t* payload
   }
   begin_keyframe();  // what follows would build on our own history, which has not seen it
   return true;
-}
-
-std::uint32_t Writer::encode_events() {
-  if (options_.codec == Codec::kColumns) {
-    encoder_.encode(stage_, staged_, options_.time_resolution_ns, chunk_);
-    return kKeyframe;
-  }
-  const bool keyframe =
-      events_since_keyframe_ == 0 || events_since_keyframe_ >= options_.events_per_keyframe;
-  if (keyframe) {
-    history_encoder_->reset();
-    events_since_keyframe_ = 0;
-  }
-  history_encoder_->encode(stage_, staged_, options_.time_resolution_ns, chunk_);
-  events_since_keyframe_ += staged_;
-  return keyframe ? kKeyframe : 0U;
 }
 
 bool Writer::close(const char* footer_json, std::size_t size_bytes) noexcept {

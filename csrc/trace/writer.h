@@ -64,8 +64,8 @@ class GPUMEMTRACE_API Writer {
   // one goes out when more come, the rest with flush() or close(), and before any JSON.
   bool append(const Event* events, std::size_t count) noexcept;
   bool flush() noexcept;
-  // The next chunk of events will be a keyframe.
-  void begin_keyframe() noexcept { events_since_keyframe_ = 0; }
+  // The next chunk of events to begin will be a keyframe; unless the one begun is.
+  void begin_keyframe() noexcept;
   // A chunk of events or names that another Writer has made, with the same time resolution: events
   // of a chain in their order, a keyframe first. It is numbered anew.
   bool append_chunk(const ChunkHeader& header, const std::uint8_t* payload) noexcept;
@@ -94,18 +94,25 @@ class GPUMEMTRACE_API Writer {
   void begin_chunk();
   // Completes the header of chunk_ (sizes, number, checksums), enters it in the index, writes it.
   bool end_chunk(ChunkHeader header);
-  // Appends the payload of the stage to chunk_; returns its flags.
-  std::uint32_t encode_events();
+  // Puts events, for which there is room, into the stage.
+  bool stage(const Event* events, std::size_t count) noexcept;
+  void begin_events() noexcept;  // the first of a chunk come
   bool write(const void* data, std::size_t size_bytes) noexcept;
 
   std::unique_ptr<Sink> sink_;
   WriterOptions options_;
   Encoder encoder_;                                  // codec 1
   std::unique_ptr<HistoryEncoder> history_encoder_;  // codec 2
-  std::uint64_t events_since_keyframe_ = 0;
+  std::uint64_t events_since_keyframe_ = 0;          // before the chunk begun; 0: it is one
+  bool keyframe_is_due_ = false;                     // behind the chunk begun
   std::unique_ptr<Event[]> own_stage_;
   Event* stage_ = nullptr;
+  // Of the chunk begun, if staged_ != 0:
   std::size_t staged_ = 0;
+  std::size_t encoded_ = 0;  // of those staged, by codec 2
+  bool is_keyframe_ = false;
+  std::int64_t first_time_ns_ = 0;
+  std::int64_t last_time_ns_ = 0;
   std::vector<std::uint8_t> chunk_;
   ChunkIndexEncoder index_;
   std::uint64_t chunks_written_ = 0;

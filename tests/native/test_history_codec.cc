@@ -118,6 +118,27 @@ TEST_CASE("a history that has gone round several times comes back the same") {
   check_round_trip(events, 5000);
 }
 
+TEST_CASE("a payload is the same however its events were handed over") {
+  std::mt19937_64 random(11);
+  for (const bool variable : {false, true}) {
+    const auto events = looping_events(300, variable, 5);
+    Bytes whole;
+    HistoryEncoder().encode(events.data(), events.size(), 10, whole);
+    HistoryEncoder encoder;
+    encoder.begin(10);
+    std::size_t taken = 0;
+    for (std::size_t known = 0; known < events.size();) {
+      known = std::min<std::size_t>(events.size(), known + 1 + random() % 300);
+      taken += encoder.add(events.data() + taken, known - taken);
+      CHECK(taken <= known);
+    }
+    CHECK(taken + 100 > events.size());
+    Bytes pieces;
+    encoder.finish(events.data() + taken, events.size() - taken, pieces);
+    CHECK(pieces == whole);
+  }
+}
+
 TEST_CASE("steps that repeat cost little, also when addresses and sizes don't") {
   const auto per_event = [](const std::vector<Event>& events) {
     return static_cast<double>(bytes_of(encode(events, 1000, 1000))) /

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "event_table.h"
 #include "sinks.h"
+#include "sources.h"
+#include "trace/reader.h"
 #include "trace/writer.h"
 
 namespace gpumemtrace {
@@ -45,6 +48,36 @@ TEST_CASE("a chunk reaches the sink whole, in one write") {
   CHECK(sink.closed);
   CHECK(writer.bytes_written() == bytes.size());
   CHECK(std::memcmp(bytes.data() + bytes.size() - sizeof(Trailer), kEndMagic, 8) == 0);
+}
+
+TEST_CASE("a keyframe that is asked for comes with the next chunk to begin, once") {
+  std::vector<std::uint8_t> bytes;
+  Writer writer(std::make_unique<MemorySink>(bytes), {.events_per_chunk = 10});
+  const auto events = some_events(70);
+  std::size_t done = 0;
+  const auto append = [&](std::size_t count) {
+    REQUIRE(writer.append(events.data() + done, count));
+    done += count;
+  };
+  append(5);
+  writer.begin_keyframe();  // the first chunk is one anyway
+  append(25);
+  writer.begin_keyframe();  // the third one is full, and waits
+  append(5);
+  writer.begin_keyframe();  // while the one asked for is being filled
+  append(25);
+  REQUIRE(writer.close("{}", 2));
+  Reader reader(std::make_unique<MemorySource>(bytes));
+  std::vector<bool> keyframes;
+  for (const ChunkInfo& chunk : reader.chunks()) {
+    if (chunk.type == static_cast<std::uint16_t>(ChunkType::kEvents)) {
+      keyframes.push_back((chunk.flags & kKeyframe) != 0);
+    }
+  }
+  CHECK(keyframes == std::vector<bool>{true, false, false, true, false, false});
+  EventTable table(done);
+  REQUIRE(reader.read(0, reader.chunks().size(), table.columns()) == done);
+  for (std::size_t i = 0; i < done; ++i) CHECK(table[i].address == events[i].address);
 }
 
 TEST_CASE("the first error is kept, and nothing is written after it") {
