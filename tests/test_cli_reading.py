@@ -249,7 +249,7 @@ class TestSummary:
         assert lines[3] == "train"
 
     def test_a_trace_without_events_says_so(self, tmp_path, capsys):
-        """C92, C108."""
+        """C92, C108: where a file was made all the same."""
         assert main(["summary", saved(TraceBuilder().step(1), tmp_path / "a.gmt")]) == 0
         assert "no events: this process allocated no CUDA memory" in capsys.readouterr().out
 

@@ -5,6 +5,7 @@ import graphlib
 import importlib.metadata
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,19 @@ def test_native_units_have_no_circle() -> None:
         used = {unit_of(included) for included in includes_of(file)}
         graph.setdefault(unit_of(file), set()).update(used - {unit_of(file)})
     tuple(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the circle
+
+
+# C89: what depends on the machine; the records' sizes and places are asserted there.
+@pytest.mark.parametrize("unit", ["capture/clock.cc", "capture/ring.cc", "trace/crc32c.cc"])
+def test_it_compiles_for_aarch64(unit: str) -> None:
+    compiler = shutil.which("aarch64-linux-gnu-g++")
+    if compiler is None:
+        pytest.skip("no compiler for aarch64 (apt install g++-aarch64-linux-gnu)")
+    options = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}"]
+    done = subprocess.run(
+        [compiler, *options, CSRC / unit], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_one_version() -> None:

@@ -13,6 +13,7 @@ import pytest
 from launch import RUN, python, start
 
 import gpumemtrace
+from gpumemtrace.cli.main import main
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace import Trace
 
@@ -248,6 +249,7 @@ if __name__ == "__main__":
 def test_each_process_that_used_cuda_writes_one_file(
     write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
+    # C101, C108: by fork, by spawn and as a program of their own; no file where CUDA was not used.
     # The parent imports torch after the fork; then before it, without bringing up CUDA.
     write("late.py", CHILDREN)
     write("early.py", "import torch\n" + CHILDREN)
@@ -275,30 +277,43 @@ def test_the_plain_name_is_for_the_process_that_was_asked(
 
 
 def test_torchrun_gives_one_file_per_rank(
-    write: Callable[[str, str], Path], tmp_path: Path
+    write: Callable[[str, str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # C101. The launcher itself, which uses no CUDA, writes none.
     write(
         "rank.py",
         """
         import os, torch
+        torch.distributed.init_process_group("gloo")
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.ones(1000 + int(os.environ["RANK"]), device=device)
+        ranks = torch.ones(1)
+        torch.distributed.all_reduce(ranks)
+        assert int(ranks) == 2
+        torch.distributed.destroy_process_group()
         """,
     )
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     python(*RUN, "-q", *launcher, "rank.py", cwd=tmp_path, devices=2)
     traces = traces_in(tmp_path)
+    assert len(traces) == 2 and all(trace.complete for trace in traces)
     found = {trace.run_record["rank"]: trace for trace in traces}
     assert [trace.devices for _, trace in sorted(found.items())] == [(0,), (1,)]
     for rank, trace in found.items():
         assert trace.size_bytes.tolist()[0] == 4000 + 4 * rank
         name = Path(trace.path or "").name
         assert name == f"gpumemtrace-rank.{rank}.{trace.run_record['pid']}.gmt"
+        # C109: of the second card as much is told as of the first.
+        assert main(["summary", str(trace.path)]) == 0
+        told = capsys.readouterr().out
+        assert f"cuda:{rank}" in told and f"cuda:{1 - rank}" not in told
+        assert "MiB" in told
 
 
 def test_data_loader_workers_write_nothing(
     write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
+    # C108.
     write(
         "loader.py",
         """
@@ -331,6 +346,7 @@ DEATHS = {
 def test_what_was_recorded_survives(
     name: str, write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
+    # C10, C11: nothing waits for an end that may not come; the compact file is the only one.
     death, status = DEATHS[name]
     write(
         "die.py",

@@ -169,6 +169,7 @@ with gpumemtrace.install("whole.gmt", stacks="python", modules=True):
 
 
 def test_what_is_left_of_a_cut_file_resolves(tmp_path: Path) -> None:
+    # C14: also of functions made at run time, whose source no file holds.
     run_simulated(_CHUNK_BY_CHUNK, cwd=tmp_path)
     content = (tmp_path / "whole.gmt").read_bytes()
     whole = gpumemtrace.open(tmp_path / "whole.gmt")
