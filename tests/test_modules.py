@@ -174,6 +174,31 @@ with gpumemtrace.install("t.gmt", phases="manual"):
     assert found[4 * 50_001] == Counter({None: 2})
 
 
+def test_graphs_that_compiling_makes_own_nothing(tmp_path: Path) -> None:
+    code = """
+import torch, gpumemtrace
+from torch import nn
+with gpumemtrace.install("t.gmt", modules=True):
+    weight = nn.Parameter(torch.ones(100, 100, device="cuda"))
+    def block(x):
+        return torch.tanh(x @ weight)
+    block = torch.compile(block, backend="aot_eager")
+    net = torch.compile(nn.Sequential(nn.Linear(100, 100), nn.ReLU()).cuda(), backend="aot_eager")
+    class Inner(nn.Module):
+        def forward(self, x):
+            return block(x) * 2
+    inner = Inner()
+    for _ in range(2):
+        inner(block(net(torch.ones(501, 100, device="cuda")))).sum().backward()
+"""
+    run_simulated(code, cwd=tmp_path)
+    trace = gpumemtrace.open(tmp_path / "t.gmt")
+    made = owners(trace)[4 * 501 * 100]
+    assert set(made) == {None, "Sequential", "block (compiled)", "Inner"}
+    assert made[None] == 2 and made["Sequential"] >= 4 and made["block (compiled)"] >= 8
+    assert not any("Graph" in name or "inner" in name for name in trace.sites.module_names)
+
+
 def test_two_models_with_equal_paths_have_their_own_parameters(tmp_path: Path) -> None:
     code = """
 import torch, gpumemtrace

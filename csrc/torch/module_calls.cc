@@ -145,8 +145,9 @@ std::uint32_t ModuleCalls::begin(std::uint32_t site) noexcept {
 }
 
 std::uint32_t ModuleCalls::site_of(PyObject* module) noexcept {
+  const auto said = [](const Known& known) { return known.site != 0 ? known.site : t_site; };
   auto found = known_modules().find(module);
-  if (found != known_modules().end()) return found->second.site;
+  if (found != known_modules().end()) return said(found->second);
   try {
     const UntracedPython untraced;
     name_(py::handle(module), t_site == 0);
@@ -154,7 +155,7 @@ std::uint32_t ModuleCalls::site_of(PyObject* module) noexcept {
     PyErr_Clear();
   }
   found = known_modules().find(module);
-  return found != known_modules().end() ? found->second.site : t_site;
+  return found != known_modules().end() ? said(found->second) : t_site;
 }
 
 PyObject* ModuleCalls::call(PyObject* module, PyObject* args, PyObject* keywords) {

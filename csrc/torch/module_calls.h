@@ -30,6 +30,7 @@ class ModuleCalls {
   // A class of modules that has the old one.
   void watch_type(const pybind11::type& type);
 
+  // 0: what runs in it belongs to whoever calls it.
   void set_site(const pybind11::object& module, std::uint32_t site);
   // Sites are given anew: those of a session that has ended mean nothing.
   void forget_sites();

@@ -149,7 +149,10 @@ class ModuleWatch:
                     self.add(root)
                     return
             self._searches += 1
-        if is_outermost and _has_any(module):
+        graph = sys.modules.get("torch.fx.graph_module")
+        if not is_outermost and graph is not None and isinstance(module, graph.GraphModule):
+            self._hook.set_site(module, 0)  # what torch.compile made of somebody's code
+        elif is_outermost and _has_any(module):
             self.add(module)
         else:
             self._hook.set_site(module, self._names.of(_unwrapped(module))[1])
@@ -212,7 +215,8 @@ class ModuleWatch:
 
         @functools.wraps(original)
         def call(self: Any, function: Any) -> Any:
-            bound = getattr(function, "__self__", function)
+            # Of a module of torch.nn's own a function is compiled that is wrapped around it.
+            bound = getattr(function, "__self__", getattr(function, "__wrapped__", function))
             if not isinstance(bound, watch._torch.nn.Module):  # a module is seen when it is called
                 name = getattr(function, "__name__", type(function).__name__)
                 self.enter_exit_hooks.append(_Region(watch._hook, f"{name} (compiled)"))
