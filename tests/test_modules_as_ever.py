@@ -28,6 +28,6 @@ def test_a_program_sees_of_its_modules_what_it_always_did(
     tmp_path: Path, untraced: dict[str, Any], mode: str
 ) -> None:
     found = outcome(mode, tmp_path)
-    assert found.keys() == untraced.keys() and len(found) == 12
+    assert found.keys() == untraced.keys() and len(found) == 14
     for name, expected in untraced.items():
         assert found[name] == expected, name

@@ -145,24 +145,11 @@ bool push_phase(std::uint32_t path_id, std::uint32_t flags) {
   return push(event);
 }
 
-// push_step(number, flags=0), in the plain C API: each training step calls it.
-PyObject* push_step(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count < 1 || count > 2) {
-    PyErr_SetString(PyExc_TypeError, "push_step(number, flags=0) takes 1 or 2 arguments");
-    return nullptr;
-  }
-  const unsigned long long number = PyLong_AsUnsignedLongLong(args[0]);
-  const unsigned long flags = count > 1 ? PyLong_AsUnsignedLong(args[1]) : 0;
-  if (PyErr_Occurred() != nullptr) return nullptr;
+bool push_step(std::uint64_t number, std::uint32_t flags) {
   Event event = device_less(Kind::kStep, number);
-  event.flags = static_cast<decltype(event.flags)>(flags);
-  return PyBool_FromLong(push(event) ? 1 : 0);
+  event.flags = flags;
+  return push(event);
 }
-
-PyMethodDef step_functions[] = {
-    {"push_step", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(push_step)),
-     METH_FASTCALL, "push_step(number: int, flags: int = 0) -> bool"},
-    {nullptr, nullptr, 0, nullptr}};
 
 bool push_mark(std::uint32_t string_id) { return push(device_less(Kind::kMark, string_id)); }
 
@@ -208,7 +195,7 @@ void register_capture(py::module_& module) {
       py::arg("text"));
   // Each returns whether the event was taken: False without a session or when the ring is full.
   module.def("push_phase", &push_phase, py::arg("path_id"), py::arg("flags"));
-  if (PyModule_AddFunctions(module.ptr(), step_functions) != 0) throw py::error_already_set();
+  module.def("push_step", &push_step, py::arg("number"), py::arg("flags") = 0);
   module.def("push_mark", &push_mark, py::arg("string_id"));
   module.def("push_tag", &push_tag, py::arg("address"), py::arg("size_bytes"), py::arg("category"),
              py::arg("string_id"), py::arg("device"), py::arg("site") = 0);

@@ -4,16 +4,14 @@
 // None of these raises into a training loop. make_forward_watch() has been called.
 #include <pybind11/pybind11.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "capture/phase_stack.h"
+#include "python/around.h"
 #include "python/bindings.h"
 #include "python/forward_watch.h"
 #include "python/optimizer_steps.h"
+#include "python/step_counter.h"
 
 namespace py = pybind11;
 
@@ -22,20 +20,6 @@ namespace {
 
 using capture::PhaseStack;
 using capture::Work;
-
-// Different numbers of backwards in a step that are counted.
-constexpr std::size_t kMostCounts = 64;
-
-// Under the GIL; of the session.
-struct Counts {
-  std::uint64_t backwards = 0;  // in this step
-  // Number of backwards, and of steps that had so many; first seen first.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> steps;
-};
-Counts& counts() {
-  static auto* counts = new Counts;
-  return *counts;
-}
 
 OptimizerSteps& optimizer_steps() {
   static auto* steps = new OptimizerSteps;  // leaked: it holds references to the end
@@ -71,16 +55,26 @@ bool is_in_autograd() noexcept {
 
 // --- 0: it is part of what goes on; then the end_ function is not to be called
 
-PyObject* begin_backward(PyObject*, PyObject*) {
-  if (is_in_autograd() || !begin(Work::kBackward)) return PyLong_FromLong(0);
-  ++counts().backwards;
-  return PyLong_FromLong(watch().disarm() ? 1 : 2);
+long begin_backward() noexcept {
+  if (is_in_autograd() || !begin(Work::kBackward)) return 0;
+  StepCounter::instance().count_backward();
+  return watch().disarm() ? 1 : 2;
 }
 
-PyObject* end_backward(PyObject*, PyObject* begun) {
+void end_backward(long begun) noexcept {
   end(Work::kBackward);
-  watch().release(PyLong_AsLong(begun) == 1);
-  Py_RETURN_NONE;
+  watch().release(begun == 1);
+}
+
+long begin_data() noexcept {
+  if (!begin(Work::kData)) return 0;
+  watch().leave_forward();  // left by a KeyboardInterrupt
+  return 1;
+}
+
+void end_data(long) noexcept {
+  end(Work::kData);
+  watch().rearm();
 }
 
 PyObject* begin_zero_grad(PyObject*, PyObject*) {
@@ -93,18 +87,6 @@ PyObject* end_zero_grad(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* begin_data(PyObject*, PyObject*) {
-  if (!begin(Work::kData)) Py_RETURN_FALSE;
-  watch().leave_forward();  // left by a KeyboardInterrupt
-  Py_RETURN_TRUE;
-}
-
-PyObject* end_data(PyObject*, PyObject*) {
-  end(Work::kData);
-  watch().rearm();
-  Py_RETURN_NONE;
-}
-
 // --- step() of an optimizer
 
 // What end_optimizer() returns, added up; the mirror is in auto_phases.py.
@@ -112,13 +94,23 @@ constexpr long kStepped = 1;
 constexpr long kHasNews = 2;
 constexpr long kBegun = 4;
 
-// (optimizer, has_closure) -> whether it has news.
+// The closure that step(self, closure=None) was called with.
+bool has_closure(PyObject* args, PyObject* keywords) {
+  PyObject* closure = nullptr;
+  if (PyTuple_Check(args) != 0 && PyTuple_GET_SIZE(args) > 1) {
+    closure = PyTuple_GET_ITEM(args, 1);
+  } else if (PyDict_Check(keywords) != 0 && PyDict_GET_SIZE(keywords) > 0) {
+    closure = PyDict_GetItemString(keywords, "closure");
+  }
+  return closure != nullptr && closure != Py_None;
+}
+
+// (optimizer, args, kwargs), as torch calls hooks -> whether it has news.
 PyObject* begin_optimizer(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count != 2) Py_RETURN_FALSE;
-  const bool has_closure = args[1] == Py_True;
+  if (count != 3) Py_RETURN_FALSE;
+  const Work work = has_closure(args[1], args[2]) ? Work::kOptimizerWithClosure : Work::kOptimizer;
   // Within a backward (one optimizer a parameter), in autograd's thread: no phase.
-  const bool begun =
-      !is_in_autograd() && begin(has_closure ? Work::kOptimizerWithClosure : Work::kOptimizer);
+  const bool begun = !is_in_autograd() && begin(work);
   bool news = false;
   try {
     news = optimizer_steps().begin(args[0], begun);
@@ -127,13 +119,23 @@ PyObject* begin_optimizer(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return PyBool_FromLong(news ? 1 : 0);
 }
 
+void leave() noexcept {
+  end(Work::kOptimizer);
+  watch().rearm();
+}
+
 PyObject* end_optimizer(PyObject*, PyObject* optimizer) {
   long told = 0;
   try {
     const auto [place, step] = optimizer_steps().end(optimizer);
     if (place != OptimizerSteps::Place::kNone) {
-      told = (place == OptimizerSteps::Place::kOuter ? kStepped : 0) | (step.news ? kHasNews : 0) |
-             (step.begun ? kBegun : 0);
+      const bool is_outer = place == OptimizerSteps::Place::kOuter;
+      // Before the phase that follows is entered: that one belongs to the next step.
+      const bool passes = is_outer && !step.news && StepCounter::instance().pass(optimizer);
+      if (passes && step.begun) leave();
+      if (!passes) {
+        told = (is_outer ? kStepped : 0) | (step.news ? kHasNews : 0) | (step.begun ? kBegun : 0);
+      }
     }
   } catch (...) {
   }
@@ -141,43 +143,21 @@ PyObject* end_optimizer(PyObject*, PyObject* optimizer) {
 }
 
 PyObject* leave_optimizer(PyObject*, PyObject*) {
-  end(Work::kOptimizer);
-  watch().rearm();
-  Py_RETURN_NONE;
-}
-
-// --- counting, for the run record
-
-PyObject* count_step(PyObject*, PyObject*) {
-  auto& [backwards, steps] = counts();
-  const auto known = std::find_if(
-      steps.begin(), steps.end(),
-      [&backwards = backwards](const auto& count) { return count.first == backwards; });
-  if (known != steps.end()) {
-    ++known->second;
-  } else if (steps.size() < kMostCounts) {
-    steps.emplace_back(backwards, 1);
-  }
-  backwards = 0;
+  leave();
   Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
-    {"begin_backward", begin_backward, METH_NOARGS,
-     "begin_backward() -> int\n\nFalse (0), or what end_backward is to be given."},
-    {"end_backward", end_backward, METH_O, "end_backward(begun: int) -> None"},
     {"begin_zero_grad", begin_zero_grad, METH_NOARGS, "begin_zero_grad() -> bool"},
     {"end_zero_grad", end_zero_grad, METH_NOARGS, "end_zero_grad() -> None"},
-    {"begin_data", begin_data, METH_NOARGS, "begin_data() -> bool"},
-    {"end_data", end_data, METH_NOARGS, "end_data() -> None"},
     {"begin_optimizer",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(begin_optimizer)), METH_FASTCALL,
-     "begin_optimizer(optimizer, has_closure) -> bool\n\nWhether this step has news."},
+     "begin_optimizer(optimizer, args, kwargs) -> bool\n\nWhether this step has news."},
     {"end_optimizer", end_optimizer, METH_O,
-     "end_optimizer(optimizer) -> int\n\nThe flags of auto_phases."},
+     "end_optimizer(optimizer) -> int\n\n0: there is no more to do. Else the flags of "
+     "auto_phases."},
     {"leave_optimizer", leave_optimizer, METH_NOARGS,
      "leave_optimizer() -> None\n\nThe phase of a step that had begun one is over."},
-    {"count_step", count_step, METH_NOARGS, "count_step() -> None\n\nA step has ended."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -185,20 +165,19 @@ PyMethodDef functions[] = {
 void register_training_calls(py::module_& module) {
   if (PyModule_AddFunctions(module.ptr(), functions) != 0) throw py::error_already_set();
   module.def(
-      "begin_counting",
-      [] {
-        optimizer_steps().clear();
-        counts() = {};
+      "around_backward",
+      [](py::object original) {
+        return make_around(std::move(original), {&begin_backward, &end_backward});
       },
-      "A session begins.");
+      py::arg("original"));
   module.def(
-      "steps_by_backwards",
-      [] {
-        py::dict found;
-        for (const auto& [backwards, steps] : counts().steps) found[py::int_(backwards)] = steps;
-        return found;
+      "around_next",
+      [](py::object original) {
+        return make_around(std::move(original), {&begin_data, &end_data});
       },
-      "Number of backwards in a step -> in how many steps.");
+      py::arg("original"));
+  module.def(
+      "forget_optimizers", [] { optimizer_steps().clear(); }, "A session begins.");
 }
 
 }  // namespace gpumemtrace::python

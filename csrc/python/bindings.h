@@ -15,6 +15,7 @@ void register_plain_pickle(pybind11::module_& module);
 void register_recovery(pybind11::module_& module);
 void register_retention(pybind11::module_& module);
 void register_segments(pybind11::module_& module);
+void register_steps(pybind11::module_& module);
 void register_trace(pybind11::module_& module);
 void register_training_calls(pybind11::module_& module);
 

@@ -26,6 +26,14 @@ bool is_empty(const py::object& dict) {
   return PyDict_Check(dict.ptr()) != 0 && PyDict_GET_SIZE(dict.ptr()) == 0;
 }
 
+// An attribute of the module's own, past torch's __getattr__ where that can be.
+py::object attribute(const py::handle& module, const py::handle& name) {
+  PyObject* const found = PyObject_GenericGetAttr(module.ptr(), name.ptr());
+  if (found != nullptr) return py::reinterpret_steal<py::object>(found);
+  PyErr_Clear();
+  return py::getattr(module, name);
+}
+
 // In C where it is a dictionary, as always but in TorchScript: Python code run here is compiled, when
 // the caller is.
 py::list values_of(const py::object& mapping) {
@@ -162,12 +170,12 @@ bool ForwardWatch::begin(PyObject* module, PyObject* args, PyObject* keywords) {
     most_ = kMostModulesAfterACrowd;
     armed_ = false;
   }
-  const py::object children = py::getattr(module, modules_);
+  const py::object children = attribute(module, modules_);
   PyObject* wrapped = nullptr;  // by torch.compile
   if (PyDict_Check(children.ptr()) != 0) {
     wrapped = PyDict_GetItem(children.ptr(), orig_mod_.ptr());
   }
-  const py::object training = py::getattr(wrapped != nullptr ? wrapped : module, training_);
+  const py::object training = attribute(wrapped != nullptr ? wrapped : module, training_);
   const bool learns =
       training.ptr() == Py_True && call_without_arguments(torch_.is_grad_enabled).ptr() == Py_True;
   PhaseStack& stack = PhaseStack::of_this_thread();
@@ -204,10 +212,13 @@ bool ForwardWatch::is_root(PyObject* module) {
 }
 
 bool ForwardWatch::has_parameters(const py::handle& module) const {
-  for (const py::handle parameter : values_of(py::getattr(module, parameters_))) {
+  const py::object parameters = attribute(module, parameters_);
+  const py::object children = attribute(module, modules_);
+  if (is_empty(parameters) && is_empty(children)) return false;  // the usual loss
+  for (const py::handle parameter : values_of(parameters)) {
     if (!parameter.is_none()) return true;
   }
-  for (const py::handle child : values_of(py::getattr(module, modules_))) {
+  for (const py::handle child : values_of(children)) {
     if (!child.is_none() && has_parameters(child)) return true;
   }
   return false;

@@ -1,5 +1,7 @@
 #include "python/input_shapes.h"
 
+#include <cstdint>
+
 namespace py = pybind11;
 
 namespace gpumemtrace::python {
@@ -41,16 +43,31 @@ void InputShapes::note_items(Call& call, PyObject* items) {
   }
 }
 
+InputShapes::Last& InputShapes::last_of(PyObject* module, PyObject* name) {
+  const auto address = reinterpret_cast<std::uintptr_t>(module) >> 4U;
+  return last_[(address ^ (reinterpret_cast<std::uintptr_t>(name) >> 4U)) % kLasts];
+}
+
 void InputShapes::note_tensor(Call& call, PyObject* name, PyObject* value) {
   if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(tensor_.ptr())) == 0) return;
   --call.room;
-  const auto tensor = py::reinterpret_borrow<py::object>(value);  // its shape may be Python code
-  const py::tuple input = py::make_tuple(
-      py::reinterpret_steal<py::object>(PyLong_FromVoidPtr(call.module)), py::bool_(call.learns),
-      py::handle(name), py::getattr(tensor, shape_), py::getattr(tensor, dtype_));
+  // Kept: what follows may run Python code, which may let go of them.
+  const auto tensor = py::reinterpret_borrow<py::object>(value);
+  const auto argument = py::reinterpret_borrow<py::object>(name);
+  const py::object shape = py::getattr(tensor, shape_);
+  const py::object dtype = py::getattr(tensor, dtype_);
+  Last& last = last_of(call.module, name);
+  if (last.module == call.module && last.name.is(argument) && last.learns == call.learns &&
+      last.dtype.is(dtype) && last.shape.equal(shape)) {
+    return;
+  }
+  const py::tuple input =
+      py::make_tuple(py::reinterpret_steal<py::object>(PyLong_FromVoidPtr(call.module)),
+                     py::bool_(call.learns), argument, shape, dtype);
   const int known = PyDict_Contains(noted_.ptr(), input.ptr());
   if (known < 0) throw py::error_already_set();
   if (known == 0 && PyDict_Size(noted_.ptr()) < kMostInputs) noted_[input] = py::none();
+  last = {call.module, call.learns, argument, shape, dtype};
 }
 
 }  // namespace gpumemtrace::python

@@ -15,6 +15,7 @@ PYBIND11_MODULE(_core, module) {
   gpumemtrace::python::register_recovery(module);
   gpumemtrace::python::register_retention(module);
   gpumemtrace::python::register_segments(module);
+  gpumemtrace::python::register_steps(module);
   gpumemtrace::python::register_trace(module);
   gpumemtrace::python::register_training_calls(module);
 }

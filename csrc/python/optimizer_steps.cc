@@ -42,7 +42,9 @@ void OptimizerSteps::clear() {
 }
 
 Py_ssize_t OptimizerSteps::groups_of(PyObject* optimizer) const {
-  return static_cast<Py_ssize_t>(py::len(py::getattr(optimizer, param_groups_)));
+  const py::object groups = py::getattr(optimizer, param_groups_);
+  if (PyList_CheckExact(groups.ptr()) != 0) return PyList_GET_SIZE(groups.ptr());
+  return static_cast<Py_ssize_t>(py::len(groups));
 }
 
 bool OptimizerSteps::is_news(PyObject* optimizer) const {

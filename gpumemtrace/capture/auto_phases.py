@@ -31,9 +31,10 @@ infinite gradient, does not call ``optimizer.step()`` and ends no step. With sev
 call modules at the same time, ``forward`` and ``eval`` are seen in the first of them only; all else
 in each.
 
-How: hooks that torch offers for optimizers; functions of ours around ``torch.autograd.backward``,
-``zero_grad`` and the DataLoader's ``__next__``; `forward_watch` and `compiled_code` for the rest.
-What they do at either end is native (``csrc/python/bind_training_calls.cc``).
+How: hooks that torch offers for optimizers; functions of ours around ``zero_grad``,
+``torch.autograd.backward`` and the DataLoader's ``__next__``; `forward_watch` and `compiled_code`
+for the rest. What they do at either end is native (``csrc/python/bind_training_calls.cc``), and the
+last two functions are so themselves: torch.compile never looks into what they stand for.
 ``benchmarks/marks.py`` measures what a step of it costs.
 """
 
@@ -54,8 +55,9 @@ from gpumemtrace.capture.watch import OptimizerTags
 
 __all__ = ["AutoPhases"]
 
-# What _core.end_optimizer returns, added up: it is not the step of an optimizer that another one
-# wraps; its first step, or the first with a new group; a phase is to be left.
+# What _core.end_optimizer returns, added up; 0 = it has done all that there is to do: it is not the
+# step of an optimizer that another one wraps; its first step, or the first with a new group; a
+# phase is to be left.
 _STEPPED, _HAS_NEWS, _BEGUN = 1, 2, 4
 
 
@@ -70,6 +72,7 @@ class AutoPhases:
         self._is_compiling = torch.compiler.is_dynamo_compiling
         self._watch = forward_watch(torch)
         self._watch.start()  # first: what is put into torch below relies on it
+        _core.forget_optimizers()
         self._tags = OptimizerTags(self._watch.roots)
         self.training = TrainingRecord(torch, self._watch)
         """What is learnt of the training, for the run record."""
@@ -77,9 +80,9 @@ class AutoPhases:
         self._wrappers: list[Any] = [*self.training.wrappers]
 
         self._undo.append(self.training.stop)
-        self._wrap(torch.autograd, "backward", self._around_backward)
-        self._wrap(torch.optim.Optimizer, "zero_grad", self._around_zero_grad)
-        self._wrap(torch.nn.Module, "zero_grad", self._around_zero_grad)
+        self._put(torch.autograd, "backward", _core.around_backward)
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._wrappers.append(self._put(owner, "zero_grad", self._around_zero_grad))
         optimizers = sys.modules["torch.optim.optimizer"]
         for handle in (
             optimizers.register_optimizer_step_pre_hook(self._before_step()),
@@ -99,34 +102,21 @@ class AutoPhases:
         while self._undo:
             self._undo.pop()()
 
-    def _wrap(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+    def _put(self, owner: Any, name: str, around: Callable[[Any], Any]) -> Any:
         original = getattr(owner, name)
-        wrapper = functools.wraps(original)(around(original))
+        wrapper = functools.update_wrapper(around(original), original)
         setattr(owner, name, wrapper)
-        self._wrappers.append(wrapper)
 
         def undo() -> None:
             if getattr(owner, name) is wrapper:
                 setattr(owner, name, original)
 
         self._undo.append(undo)
+        return wrapper
 
-    # Each `around` leaves a call alone that torch.compile traces (nothing of ours in the graph),
-    # and one that is part of what is going on (its begin function says so).
-
-    def _around_backward(self, original: Any) -> Any:
-        is_compiling = self._is_compiling
-        begin, end = _core.begin_backward, _core.end_backward
-
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not (begun := begin()):
-                return original(*args, **kwargs)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                end(begun)
-
-        return backward
+    # What torch.compile traces is Python, and leaves a call alone that is being traced: nothing of
+    # ours in the graph. Each leaves one alone that is part of what is going on (its begin function
+    # says so).
 
     def _around_zero_grad(self, original: Any) -> Any:
         is_compiling = self._is_compiling
@@ -142,22 +132,9 @@ class AutoPhases:
 
         return zero_grad
 
-    def _around_next(self, original: Any) -> Any:
-        begin, end = _core.begin_data, _core.end_data
-
-        def next_batch(self: Any) -> Any:
-            if not begin():
-                return original(self)
-            try:
-                return original(self)
-            finally:
-                end()
-
-        return next_batch
-
     def _watch_data_loader(self) -> None:
         loader = sys.modules["torch.utils.data.dataloader"]
-        self._wrap(loader._BaseDataLoaderIter, "__next__", self._around_next)
+        self._put(loader._BaseDataLoaderIter, "__next__", _core.around_next)
 
     def _watch_compiled_code(self) -> None:
         skip_code = getattr(sys.modules["torch._dynamo.eval_frame"], "skip_code", None)
@@ -173,8 +150,7 @@ class AutoPhases:
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             if is_compiling():
                 return
-            closure = args[1] if len(args) > 1 else kwargs.get("closure")
-            if begin(optimizer, closure is not None):
+            if begin(optimizer, args, kwargs):
                 tags.before_step(optimizer)
 
         return before

@@ -182,7 +182,7 @@ class Session:
         self._pid = os.getpid()
         self._final: SessionStats | None = None
         self._auto: AutoPhases | None = None
-        self._steps = 0
+        self._next_update = 0  # number of steps begun
         record = run_record.at_start(phases=options.phases, confidential=options.confidential)
         record["device_sample_interval_ms"] = options.device_sample_interval_ms
         self._known: dict[str, Any] = {key: record[key] for key in run_record.late()}
@@ -312,14 +312,15 @@ class Session:
         self._final = dataclasses.replace(stats_of(_core.session_stats()), error=what)
         warnings.warn(f"gpumemtrace records nothing: {what}", RuntimeWarning, stacklevel=5)
 
-    def _step_began(self, number: int) -> None:
-        _core.count_step()
+    def _step_began(self, number: int) -> int:
         module_watch_step()
         stacks_step(number)
-        self._steps += 1
+        begun = _core.steps_begun()
         # After the first one too: a process that is killed should have said what it trained.
-        if self._steps % _STEPS_BETWEEN_UPDATES == 1:
+        if begun >= self._next_update:
+            self._next_update = begun + _STEPS_BETWEEN_UPDATES
             self._update_record()
+        return 1 if self._options.stacks_steps is not None else self._next_update - begun
 
     def _update_record(self) -> None:
         """Add what has become known, or has changed, since the last time."""

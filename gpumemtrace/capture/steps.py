@@ -33,12 +33,20 @@ class StepCounter:
     """The steps of this process. Used by the threads that train, one at a time."""
 
     def __init__(self) -> None:
-        self.begin_session(lambda number: None)
+        self.begin_session(lambda number: 1)
         self.end_session()
 
-    def begin_session(self, on_step: Callable[[int], None], *, enabled: bool = True) -> None:
-        """Start again at step 0; ``on_step(number)`` is told of each step that begins."""
-        self.number = 0
+    @property
+    def number(self) -> int:
+        """The step that has begun last."""
+        return _core.step_number()
+
+    def begin_session(self, on_step: Callable[[int], int], *, enabled: bool = True) -> None:
+        """Start again at step 0; ``on_step(number)`` is told of steps that begin.
+
+        It returns how many steps later it has to be told again, 1 or more; it may be told earlier.
+        """
+        _core.begin_steps()
         self._enabled = enabled
         self._by_hand = False
         self._on_step = on_step
@@ -49,8 +57,9 @@ class StepCounter:
     def end_session(self) -> None:
         """Count no more, and forget the session and its optimizer."""
         self._enabled = False
-        self._on_step = lambda number: None
+        self._on_step = lambda number: 1
         self._owner = None
+        _core.let_steps_pass(None, 0)
 
     def step_by_hand(self, number: int | None) -> None:
         """See `gpumemtrace.step`."""
@@ -71,6 +80,7 @@ class StepCounter:
             number = None if why else whole
         is_first = not self._by_hand
         self._by_hand = True
+        _core.let_steps_pass(None, 0)
         if not why and (number == self.number or (is_first and number is None and self.number > 0)):
             return
         if number is not None and is_first and self.number == 0:
@@ -89,10 +99,13 @@ class StepCounter:
         if self._others:
             self._usual = max(self._usual, *self._others.values())
             self._others.clear()
-        self._begin(self.number + 1)
+        untold = self._begin(self.number + 1) - 1
+        # Natively, until another optimizer steps (what ends that: _takes_over) or the user speaks.
+        _core.let_steps_pass(optimizer, untold)
 
     def _takes_over(self, optimizer: object, owner: object) -> bool:
         if owner is not None:
+            _core.let_steps_pass(None, 0)
             steps = self._others.get(id(optimizer), 0) + 1
             self._others[id(optimizer)] = steps
             if steps < max(_PATIENCE, 2 * self._usual):
@@ -102,10 +115,10 @@ class StepCounter:
         self._owner = weakref.ref(optimizer)
         return True
 
-    def _begin(self, number: int, flags: int = 0) -> None:
-        self.number = number
-        _core.push_step(number, flags)
-        self._on_step(number)
+    def _begin(self, number: int, flags: int = 0) -> int:
+        """Return what ``on_step`` did."""
+        _core.begin_step(number, flags)
+        return self._on_step(number)
 
 
 def _as_whole(number: object) -> tuple[int | None, str]:

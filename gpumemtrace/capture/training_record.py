@@ -3,7 +3,7 @@
 Nothing is asked of the user and nothing of the GPU. Models are the outermost modules that ran,
 optimizers those that stepped. All of it is looked at once, when an optimizer steps for the first
 time, except the number of backwards in a step and the shapes of what the models are given, which
-are noted natively (``_core.count_step``; `forward_watch`).
+are noted natively (``_core.steps_by_backwards``; `forward_watch`).
 
 Keys:
 
@@ -58,7 +58,6 @@ class TrainingRecord:
         self._watch = watch
         self._models: dict[int, tuple[weakref.ref[Any], dict[str, Any], list[str]]] = {}
         self._optimizers: list[tuple[weakref.ref[Any], dict[str, Any]]] = []
-        _core.begin_counting()
         self._autocast: str | None = None
         self._seen = {"grad_scaler": False, "activation_checkpointing": False}
         self._undo: list[Callable[[], None]] = []

@@ -3,6 +3,8 @@
     python modules_as_ever.py off|phases|modules|ended FILE.gmt
 
 All but ``off`` record: before it, or (``ended``) until right before it. The output is the same.
+
+Over 400 lines: it is one process's whole life, and each more would import torch again.
 """
 
 import contextlib
@@ -295,6 +297,49 @@ def run(early, compiled, breaks):
             torch.equal(record(x), early(x)),
         )
 
+    @see("backward and data")
+    def _():
+        backward, loader = torch.autograd.backward, torch.utils.data.DataLoader
+
+        class Wrong(torch.utils.data.Dataset):
+            def __len__(self):
+                return 1
+
+            def __getitem__(self, index):
+                raise LookupError("no such thing")
+
+        class TwiceAsFar(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                raise ArithmeticError("too far")
+
+        def fail():
+            TwiceAsFar.apply(torch.ones(2, requires_grad=True)).sum().backward()
+
+        def nothing():
+            leaf = torch.ones(2, requires_grad=True)
+            backward(tensors=[leaf.sum(), (leaf * 2).sum()], grad_tensors=None)
+            return leaf.grad.tolist()
+
+        iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+        return (
+            [getattr(backward, name) for name in ("__name__", "__qualname__", "__module__")],
+            [getattr(iterator.__next__, name) for name in ("__name__", "__qualname__")],
+            str(inspect.signature(backward)),
+            backward.__doc__ == inspect.unwrap(backward).__doc__,
+            pickle.loads(pickle.dumps(backward)) is backward,
+            outcome(nothing),
+            outcome(fail),
+            outcome(lambda: backward(torch.ones(1))),
+            outcome(lambda: backward(colour="red")),
+            outcome(lambda: next(iter(loader(Wrong())))),
+            outcome(lambda: [batch.tolist() for batch in loader([1, 2, 3], batch_size=2)]),
+        )
+
     @see("compiled")
     def _():
         graphs = []
@@ -327,6 +372,30 @@ def run(early, compiled, breaks):
         step(x)
         keys = "frames", "stats", "graph_break", "unique_graphs"
         return again, first, graphs, {key: dict(counters[key]) for key in keys}
+
+    @see("compiled training")
+    def _():
+        graphs = []
+
+        def backend(graph, inputs):
+            graphs.append([getattr(n.target, "__name__", n.target) for n in graph.graph.nodes])
+            return graph
+
+        own = OwnCall()
+        counters.clear()
+
+        @torch.compile(backend=backend)
+        def learn(x):
+            own(x).sum().backward()
+            torch.autograd.backward(own(x).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+
+        optimizer = torch.optim.SGD(own.parameters(), lr=0.1)
+        learn(x)
+        learn(x)
+        # How often, not why: of zero_grad and backward it says where it came to a stop.
+        return graphs, sum(counters["graph_break"].values())
 
 
 def main():

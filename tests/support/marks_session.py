@@ -20,7 +20,7 @@ def recording_marks(
 ) -> Iterator[Callable[[], Trace]]:
     """Record marks into ``path``; call what it yields, after the end, to open the trace."""
     _core.session_start(str(path), metadata_json="{}")
-    counter.begin_session(lambda number: None)
+    counter.begin_session(lambda number: 1)
     _core.begin_phases(mode)
     try:
         yield lambda: gpumemtrace.open(path)
