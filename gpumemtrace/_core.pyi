@@ -27,6 +27,7 @@ def session_start(
     shared_memory_folder: str = "/dev/shm",
     flight_window_ms: int = 0,
     flight_bytes: int = 67108864,
+    max_disk_bytes: int = 0,
     announce: bool = False,
 ) -> None:
     """Begin to record. OSError: the file can't be made. RuntimeError: already recording."""
@@ -92,6 +93,7 @@ class FileWriter:
         overwrite: bool,
         codec: int,
         events_per_keyframe: int,
+        max_disk_bytes: int,
     ) -> None: ...
     def append(self, columns: dict[str, npt.NDArray[Any]]) -> None: ...
     def write_metadata(self, json: str | bytes) -> None: ...
@@ -100,6 +102,8 @@ class FileWriter:
     def close(self, footer_json: str | bytes) -> None: ...
     @property
     def bytes_written(self) -> int: ...
+    @property
+    def rounds(self) -> int: ...
 
 # --- bind_compute.cc: use gpumemtrace.trace_data and gpumemtrace.analysis
 

@@ -37,6 +37,7 @@ KEPT_KINDS = frozenset(
         Kind.STEP,
         Kind.MARK,
         Kind.GAP,
+        Kind.AGED,
     }
 )
 

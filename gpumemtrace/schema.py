@@ -48,6 +48,7 @@ class Kind(enum.IntEnum):
     RECORD_STREAM = 19
     SEGMENT_POOL = 20
     HOST_USED = 21
+    AGED = 22
 
 
 class StatsCause(enum.IntEnum):
@@ -57,6 +58,8 @@ class StatsCause(enum.IntEnum):
     RELEASE = 2
     RESYNC = 3
     BASELINE = 4
+    AGED = 5
+    AGED_UNSURE = 6
 
 
 class SegmentFlags(enum.IntFlag):

@@ -238,6 +238,8 @@ class FileWriter:
 
     ``codec`` 1 stores each chunk of events for itself; 2, the smaller one, builds on the chunks
     before, up to ``events_per_keyframe`` events: a damaged chunk takes the rest of those with it.
+    ``max_disk_bytes``: room that the file may take, 0 = no limit; older steps are then told in
+    summary, and ``rounds`` counts how often that was done (docs/long-runs.md).
 
     Raises `OSError` when the system can't write; `FileExistsError` unless ``overwrite``. As a
     context manager it closes the file; after an exception it leaves it without a footer, as a
@@ -252,6 +254,7 @@ class FileWriter:
         overwrite: bool = False,
         codec: int = 2,
         events_per_keyframe: int = 1 << 20,
+        max_disk_bytes: int = 0,
     ) -> None:
         if time_resolution_ns < 1:
             raise ValueError(f"time_resolution_ns must be 1 or more, not {time_resolution_ns}")
@@ -259,14 +262,26 @@ class FileWriter:
             raise ValueError(f"codec must be 1 or 2, not {codec}")
         if events_per_keyframe < 1:
             raise ValueError(f"events_per_keyframe must be 1 or more, not {events_per_keyframe}")
+        if max_disk_bytes and max_disk_bytes < 1 << 20:
+            raise ValueError(f"max_disk_bytes must be 1 MiB or more, not {max_disk_bytes}")
         self._writer = _core.FileWriter(
-            os.fsencode(path), time_resolution_ns, overwrite, codec, events_per_keyframe
+            os.fsencode(path),
+            time_resolution_ns,
+            overwrite,
+            codec,
+            events_per_keyframe,
+            max_disk_bytes,
         )
 
     @property
     def bytes_written(self) -> int:
         """Bytes in the file so far."""
         return int(self._writer.bytes_written)
+
+    @property
+    def rounds(self) -> int:
+        """How often the file was made smaller to stay below ``max_disk_bytes``."""
+        return int(self._writer.rounds)
 
     def append(self, columns: Mapping[str, npt.ArrayLike]) -> None:
         """Append events: equal-length columns of `schema.COLUMNS`; all but ``kind`` may be absent

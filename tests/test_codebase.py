@@ -21,9 +21,10 @@ CSRC = ROOT / "csrc"
 LAYERS: dict[str, set[str]] = {
     "trace": set(),
     "compute": {"trace"},
-    "capture": {"trace", "compute"},
+    "ageing": {"trace", "compute"},
+    "capture": {"trace", "compute", "ageing"},
     "torch": {"trace", "capture"},
-    "python": {"trace", "capture", "compute"},
+    "python": {"trace", "ageing", "capture", "compute"},
     "simgpu": set(),
 }
 

@@ -120,8 +120,8 @@ def test_it_builds_without_a_warning(tmp_path: Path) -> None:
 
 
 # commands.md shows marks of pytest: test_pytest_plugin.py runs such tests. figures.md:
-# test_plot_command.py runs its example.
-RUN_ELSEWHERE = {"commands.md", "figures.md", "reading.md", "story.md"}
+# test_plot_command.py runs its example. long-runs.md and reading.md: test_docs_reading.py.
+RUN_ELSEWHERE = {"commands.md", "figures.md", "long-runs.md", "reading.md", "story.md"}
 RUN_HERE = ("recording.md", "README.md", "phases.md", "who.md")
 
 

@@ -1,20 +1,26 @@
-"""The examples in docs/reading.md run, one after the other, as a reader would type them."""
+"""The examples in docs/reading.md, and that of long-runs.md, run as a reader would type them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import aged
 import recorded
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reading.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "reading.md"
+
+
+def examples_of(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     recorded.load("gpt2")[0].save("train.gmt")
     namespace: dict[str, object] = {}
-    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    examples = examples_of(PAGE)
     assert len(examples) >= 9
     for example in examples:
         exec(compile(example, str(PAGE), "exec"), namespace)
@@ -29,3 +35,15 @@ def test_examples_run(tmp_path, monkeypatch, capsys):
     assert "segments known: False" in out
     assert Path("steps.png").stat().st_size > 10_000
     assert Path("mine.svg").is_file()
+
+
+def test_the_steps_that_have_aged_are_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run = aged.Run()
+    aged.write(tmp_path / "train.gmt", run.steps(1000), run.names(), max_disk_bytes=aged.MIB)
+    (example,) = examples_of(DOCS / "long-runs.md")
+    exec(compile(example, "long-runs.md", "exec"), {})
+    assert re.match(
+        r"\d{2,3} steps are summaries; in full detail: \(\(0, \d+\), .*, 999\)\)\n$",
+        capsys.readouterr().out,
+    )

@@ -84,6 +84,7 @@ def test_options_survive_the_environment() -> None:
         RecordingOptions(on_full="block", block_timeout_ms=7),
         RecordingOptions(flight_recorder="5min", flight_recorder_bytes=1 << 21),
         RecordingOptions(phases="manual", time_resolution_ns=1, device_sample_interval_ms=0),
+        RecordingOptions(max_disk="2GiB"),
     ):
         environment = {"GPUMEMTRACE_FORCE": "1", "GPUMEMTRACE_OUTPUT": "of somebody else"}
         options.to_environment(environment)
@@ -130,6 +131,14 @@ def test_wrong_options() -> None:
         RecordingOptions(phases="all")
     with pytest.raises(ValueError, match="ring_bytes is between"):
         RecordingOptions(ring_bytes=1)
+    assert RecordingOptions(max_disk="1.5GiB").max_disk_bytes == 3 << 29
+    assert RecordingOptions(max_disk=5 << 20).max_disk_bytes == 5 << 20
+    with pytest.raises(ValueError, match="flight_recorder_bytes limits it"):
+        RecordingOptions(max_disk="2GiB", flight_recorder="60s")
+    with pytest.raises(ValueError, match="max_disk is between 1048576 and"):
+        RecordingOptions(max_disk="1KiB")
+    with pytest.raises(ValueError, match="'much' is not a size"):
+        RecordingOptions(max_disk="much")
     with pytest.raises(TypeError, match="time_resolution_ns is a whole number"):
         RecordingOptions(time_resolution_ns=0.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="GPUMEMTRACE_PHASES=all: phases is"):

@@ -152,6 +152,7 @@ def test_mistakes_are_told_before_anything_runs(
         (["-o", "there.gmt", "program.py"], "there.gmt is there already: choose another path"),
         (["-o", "no/such.gmt", "program.py"], "no is not a folder"),
         (["--ring-bytes", "3", "program.py"], "ring_bytes is between"),
+        (["--max-disk", "2 GBit", "program.py"], "'2 GBit' is not a size"),
     ):
         done = python(*RUN, *arguments, cwd=tmp_path, check=False)
         assert (done.returncode, done.stdout) == (1, "")

@@ -150,7 +150,7 @@ def test_time_resolution_must_be_positive(path: Path) -> None:
 
 
 def test_json_that_is_none_is_a_problem_not_a_crash(path: Path) -> None:
-    writer = _core.FileWriter(str(path), 1, False, 2, 1 << 20)
+    writer = _core.FileWriter(str(path), 1, False, 2, 1 << 20, 0)
     writer.write_metadata(b"\xff\xfe")
     writer.write_metadata("[1]")
     writer.write_metadata('{"pid": 1}')

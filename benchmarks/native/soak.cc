@@ -1,16 +1,21 @@
 // A long recording through the real pipeline (ring, drain, encoder, file), watched meanwhile. Prints
 // a JSON object for each look at it, and one at the end.
 //
-//   soak PATH EVENTS RATE RING_BYTES SECONDS_BETWEEN_LOOKS
+//   soak PATH EVENTS RATE RING_BYTES SECONDS_BETWEEN_LOOKS MAX_DISK_BYTES (0 = no limit)
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "capture/clock.h"
@@ -32,15 +37,35 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-void print_figures(const char* what, const SessionStats& stats, double seconds) {
+// What our open files in the trace's folder take, those without a name too.
+std::uint64_t disk_bytes(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string folder = fs::absolute(path).parent_path().string() + '/';
+  std::map<ino_t, std::uint64_t> sizes;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_meanwhile;
+    const std::string target = fs::read_symlink(entry.path(), closed_meanwhile).string();
+    struct stat status {};
+    if (target.starts_with(folder) && ::stat(entry.path().c_str(), &status) == 0) {
+      sizes[status.st_ino] = static_cast<std::uint64_t>(status.st_size);
+    }
+  }
+  std::uint64_t sum = 0;
+  for (const auto& [inode, size] : sizes) sum += size;
+  return sum;
+}
+
+void print_figures(const char* what, const SessionStats& stats, double seconds,
+                   std::uint64_t most_disk_bytes) {
   std::printf(
       "{\"%s\":true,\"seconds\":%.1f,\"events\":%llu,\"dropped\":%llu,\"rss_bytes\":%llu,"
-      "\"file_bytes\":%llu,\"drain_cpu_s\":%.3f,\"ring_high_water\":%llu,"
+      "\"file_bytes\":%llu,\"most_disk_bytes\":%llu,\"drain_cpu_s\":%.3f,\"ring_high_water\":%llu,"
       "\"ring_capacity\":%llu,\"error\":\"%s\"}\n",
       what, seconds, static_cast<unsigned long long>(stats.events),
       static_cast<unsigned long long>(stats.dropped),
       static_cast<unsigned long long>(resident_bytes()),
       static_cast<unsigned long long>(stats.bytes_written),
+      static_cast<unsigned long long>(most_disk_bytes),
       static_cast<double>(stats.drain_cpu_ns) / 1e9,
       static_cast<unsigned long long>(stats.ring_high_water),
       static_cast<unsigned long long>(stats.ring_capacity), stats.error.c_str());
@@ -65,6 +90,24 @@ bool is_as_made(gpumemtrace::Reader& reader, std::size_t chunk, std::uint64_t fi
   return true;
 }
 
+// Allocs and frees in the file, and those of which it says that they were left out.
+std::uint64_t count_told(gpumemtrace::Reader& reader) {
+  std::uint64_t told = 0;
+  gpumemtrace::EventBuffer buffer;
+  for (std::size_t chunk = 0; chunk < reader.chunks().size(); ++chunk) {
+    const std::uint64_t count = reader.count(chunk, chunk + 1);
+    const gpumemtrace::EventColumns columns = buffer.columns(count);
+    if (reader.read(chunk, chunk + 1, columns) != count) return 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (columns.kind[i] <= 2) ++told;
+      if (columns.kind[i] == static_cast<std::uint16_t>(gpumemtrace::Kind::kAged)) {
+        told += columns.address[i] + columns.stream[i];
+      }
+    }
+  }
+  return told;
+}
+
 void print_both_ends(const std::string& path, std::uint64_t made) {
   const std::uint64_t begin = monotonic_ns();
   gpumemtrace::Reader reader(std::make_unique<gpumemtrace::FileSource>(path));
@@ -81,9 +124,11 @@ void print_both_ends(const std::string& path, std::uint64_t made) {
   }
   std::printf(
       "{\"read\":true,\"open_s\":%.3f,\"chunks\":%zu,\"events\":%llu,\"closed\":%s,"
-      "\"problems\":%zu,\"first_chunk_as_made\":%s,\"last_chunk_as_made\":%s}\n",
+      "\"made\":%llu,\"told\":%llu,\"problems\":%zu,\"first_chunk_as_made\":%s,\"last_chunk_as_"
+      "made\":%s}\n",
       open_s, chunks, static_cast<unsigned long long>(reader.count(0, chunks)),
-      reader.footer() ? "true" : "false", reader.problems().size(),
+      reader.footer() ? "true" : "false", static_cast<unsigned long long>(made),
+      static_cast<unsigned long long>(count_told(reader)), reader.problems().size(),
       is_as_made(reader, 0, 0) ? "true" : "false",
       in_last != 0 && is_as_made(reader, last, made - in_last) ? "true" : "false");
 }
@@ -91,8 +136,9 @@ void print_both_ends(const std::string& path, std::uint64_t made) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: soak PATH EVENTS RATE RING_BYTES SECONDS_BETWEEN_LOOKS\n");
+  if (argc != 7) {
+    std::fprintf(stderr,
+                 "usage: soak PATH EVENTS RATE RING_BYTES SECONDS_BETWEEN_LOOKS MAX_DISK_BYTES\n");
     return 2;
   }
   const double events = std::atof(argv[2]);
@@ -100,6 +146,7 @@ int main(int argc, char** argv) {
   SessionOptions options;
   options.path = argv[1];
   options.ring_bytes = std::strtoull(argv[4], nullptr, 10);
+  options.max_disk_bytes = std::strtoull(argv[6], nullptr, 10);
   start_session(options);
 
   std::atomic<std::uint64_t> made{0};
@@ -112,16 +159,18 @@ int main(int argc, char** argv) {
     is_done = true;
   });
   double next = 0;
+  std::uint64_t most_disk_bytes = 0;
   while (!is_done) {
+    most_disk_bytes = std::max(most_disk_bytes, disk_bytes(options.path));
     if (seconds() >= next) {
-      print_figures("look", session_stats(), seconds());
+      print_figures("look", session_stats(), seconds(), most_disk_bytes);
       next += std::atof(argv[5]);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   producer.join();
   const double took = seconds();
-  print_figures("end", stop_session("{\"reason\":\"closed\"}"), took);
+  print_figures("end", stop_session("{\"reason\":\"closed\"}"), took, most_disk_bytes);
   print_both_ends(argv[1], made);
   return 0;
 }

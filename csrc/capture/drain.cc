@@ -80,8 +80,9 @@ void Drain::name_segment() {
   if (options_.segment == nullptr || segment_is_named_ || output_.failed()) return;
   segment_is_named_ = true;
   commit();
-  const int error = options_.segment->give_name(output_.writer()->trace_id(), output_.witness(),
-                                                options_.output.time_resolution_ns, begin_);
+  const int error =
+      options_.segment->give_name(output_.writer()->options().trace_id, output_.witness(),
+                                  options_.output.time_resolution_ns, begin_);
   if (error != 0) {
     const std::string why = std::generic_category().message(error);
     output_.write_metadata(
@@ -95,12 +96,10 @@ void Drain::append(const Event* events, std::size_t count) {
 }
 
 void Drain::commit() {
-  const Writer* const writer = output_.writer();
-  if (options_.segment == nullptr || writer == nullptr || output_.failed()) return;
+  if (options_.segment == nullptr || !output_.is_open() || output_.failed()) return;
   const Calibration::Piece piece = clock_.piece();
   Progress progress{};
-  progress.first_sequence = writer->events_written();
-  progress.staged = writer->staged();
+  output_.describe_files(progress);
   progress.ring_position = ring_position_;
   progress.last_time_ns = last_time_ns_;
   progress.anchor_ticks = piece.anchor_ticks;
@@ -109,6 +108,13 @@ void Drain::commit() {
   if (!gaps_.empty()) progress.gap_position = gaps_.front().position;
   for (const Gap& gap : gaps_) progress.gap.add(gap.loss);
   options_.segment->commit(progress);
+}
+
+void Drain::age() noexcept {
+  if (!output_.age()) return;
+  commit();  // tells of both files, whichever of them is found
+  output_.replace();
+  commit();
 }
 
 bool Drain::pass() noexcept {
@@ -150,6 +156,7 @@ std::uint64_t Drain::move_events() {
     ring_position_ = next;
     write_batch(count);
     ring.release(next);
+    age();
   }
   return ring.tail() - begin;
 }
@@ -244,6 +251,7 @@ void Drain::flush_if_due(std::uint64_t now_ns) {
   annotations_.write_source_metadata(output_);
   tell_stalls();
   output_.flush();
+  age();
   if (now_ns >= next_file_check_ns_) {
     next_file_check_ns_ = now_ns + kSecondNs;
     output_.check_still_there();

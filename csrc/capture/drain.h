@@ -88,6 +88,8 @@ class Drain {
   void write_due_gaps();
   void write_batch(std::size_t count);  // batch_[0, count)
   void append(const Event* events, std::size_t count);
+  // Where a limit of disk space asks for it. All that was staged is committed.
+  void age() noexcept;
   // After everything that was staged, before its slots are given back to the ring.
   void commit();
   // Once the file is there and all that came before it staged.

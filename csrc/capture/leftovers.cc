@@ -37,8 +37,19 @@ std::vector<std::string> segments_in(const std::string& folder) {
   return names;
 }
 
-// Of a segment that is this user's, and whose process has ended for certain.
-std::optional<SegmentHeader> header_of_dead(const std::string& path, std::uint64_t& last_ns) {
+// What a process has left that has ended for certain.
+struct Leftover {
+  SegmentHeader header;
+  Progress progress;
+
+  // When the last event was taken from its ring, on CLOCK_MONOTONIC.
+  std::uint64_t last_activity_ns() const noexcept {
+    return header.begin_ns + static_cast<std::uint64_t>(progress.last_time_ns);
+  }
+};
+
+// Of a segment that is this user's.
+std::optional<Leftover> leftover_at(const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || status.st_ino == own_segment_inode()) return {};
   const OwnedDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -49,25 +60,25 @@ std::optional<SegmentHeader> header_of_dead(const std::string& path, std::uint64
   const SegmentHeader header =
       read_segment_header(file.get(), static_cast<std::uint64_t>(status.st_size));
   if (liveness_of(header.writer) != Liveness::kDead) return {};
-  last_ns = last_activity_ns(file.get(), header);
-  return header;
+  return Leftover{header, read_progress(file.get())};
 }
 
-bool is_where_it_was(const SegmentHeader& header, bool& is_known) {
+bool is_where_it_was(const Leftover& left, bool& is_known) {
   struct stat status {};
-  const int error = ::stat(header.file_path, &status) == 0 ? 0 : errno;
+  const int error = ::stat(left.header.file_path, &status) == 0 ? 0 : errno;
   is_known = error == 0 || error == ENOENT || error == ENOTDIR;
-  return error == 0 && status.st_dev == header.file_device && status.st_ino == header.file_inode;
+  const FileProgress(&files)[2] = left.progress.files;
+  return error == 0 && (is_file(files[0], status) || is_file(files[1], status));
 }
 
 bool collect(const std::string& folder, const std::string& name, std::uint64_t now_ns) {
   const std::string path = folder + '/' + name;
-  std::uint64_t last_ns = 0;
-  const std::optional<SegmentHeader> header = header_of_dead(path, last_ns);
-  if (!header) return false;
+  const std::optional<Leftover> left = leftover_at(path);
+  if (!left) return false;
+  const std::uint64_t last_ns = left->last_activity_ns();
   bool is_known = false;
-  if (is_where_it_was(*header, is_known)) {
-    recover(header->file_path, name, folder);
+  if (is_where_it_was(*left, is_known)) {
+    recover(left->header.file_path, name, folder);
   } else if (is_known && now_ns > last_ns && now_ns - last_ns > kDayNs) {
     ::unlink(path.c_str());
   }

@@ -4,17 +4,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <new>
 #include <system_error>
 #include <utility>
 
-#include "capture/segment_layout.h"
-
 namespace gpumemtrace::capture {
 namespace {
 
 constexpr std::size_t kMostEarlyEvents = 65'536;
+
+bool is_regular(int descriptor) noexcept {
+  struct stat status {};
+  return descriptor >= 0 && ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// Zeros where there is no file to be found again.
+FileProgress identify(int descriptor) noexcept {
+  struct stat status {};
+  FileProgress file{};
+  if (descriptor >= 0 && ::fstat(descriptor, &status) == 0) {
+    file.device = status.st_dev;
+    file.inode = status.st_ino;
+  }
+  return file;
+}
+
+FileProgress with_counts(FileProgress file, const Writer& writer) noexcept {
+  file.first_sequence = writer.events_written();
+  file.bytes = writer.bytes_written();
+  return file;
+}
 
 }  // namespace
 
@@ -32,14 +53,21 @@ void TraceOutput::open() {
     options.stage = options_.stage;
     options.events_per_chunk = kStageEvents;
   }
+  const std::uint64_t most_bytes = options_.max_disk_bytes;
+  if (most_bytes != 0) options = ageing::Ageing::prepare(options, most_bytes);
   auto writer = std::make_unique<Writer>(options_.make_sink(), options);
   if (writer->error_number() != 0) {  // not even the preamble fitted
     throw std::system_error(writer->error_number(), std::generic_category());
   }
+  // A device or a pipe takes no room.
+  if (most_bytes != 0 && is_regular(writer->descriptor())) {
+    ageing_ = std::make_unique<ageing::Ageing>(most_bytes, *writer);
+  }
   writer_ = std::move(writer);
-  if (options_.is_file) {
+  if (options_.is_file && ageing_ == nullptr) {
     witness_ = ::open(options_.path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW);
   }
+  file_ = identify(witness());
   for (const std::string& json : early_metadata_) write_metadata(json);
   early_metadata_.clear();
 }
@@ -97,6 +125,27 @@ void TraceOutput::append(const Event* events, std::size_t count) {
   check(written);
 }
 
+bool TraceOutput::age() noexcept {
+  if (ageing_ == nullptr || failed() || !ageing_->work(*writer_)) return false;
+  smaller_ = with_counts(identify(ageing_->smaller()->descriptor()), *ageing_->smaller());
+  return true;
+}
+
+void TraceOutput::replace() noexcept {
+  const std::uint64_t events = writer_->events_written();
+  ageing_->replace(writer_);
+  aged_away_ += events - writer_->events_written();
+  file_ = identify(witness());
+  smaller_ = {};
+}
+
+void TraceOutput::describe_files(Progress& progress) const noexcept {
+  progress.files[0] = with_counts(file_, *writer_);
+  progress.files[1] = smaller_;
+  progress.replacements = ageing_ ? ageing_->rounds() : 0;
+  progress.staged = writer_->staged();
+}
+
 void TraceOutput::flush() {
   if (!failed() && is_open()) check(writer_->flush());
 }
@@ -107,7 +156,7 @@ void TraceOutput::begin_keyframe() {
 
 void TraceOutput::check_still_there() {
   struct stat status {};
-  if (failed() || witness_ < 0 || fstat(witness_, &status) != 0) return;
+  if (failed() || witness() < 0 || fstat(witness(), &status) != 0) return;
   if (status.st_nlink == 0) fail("the file was deleted");
 }
 
@@ -117,14 +166,22 @@ void TraceOutput::close(const std::string& footer_json) {
 
 void TraceOutput::check(bool written) {
   if (written || failed()) return;
+  check_still_there();  // of a file that is gone that is the reason, whatever became of it then
+  if (!failed()) fail(why_it_failed());
+}
+
+std::string TraceOutput::why_it_failed() const {
   const int number = writer_->error_number();
-  fail(number != 0 ? std::generic_category().message(number) : std::string(writer_->error()));
+  if (ageing_ != nullptr && number == EFBIG && !ageing_->why().empty()) {
+    return "max_disk is reached, and older parts can't be summarised: " + ageing_->why();
+  }
+  return number != 0 ? std::generic_category().message(number) : std::string(writer_->error());
 }
 
 void TraceOutput::fail(const std::string& what) noexcept {
   if (failed_) return;
   failed_ = true;
-  if (is_open()) events_ = writer_->events_written();
+  if (is_open()) events_ = aged_away_ + writer_->events_written();
   try {
     error_ = what;
     char end[64];

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "ageing/ageing.h"
+#include "capture/segment_layout.h"
 #include "trace/event.h"
 #include "trace/sink.h"
 #include "trace/writer.h"
@@ -24,6 +26,7 @@ struct OutputOptions {
   // Where events wait for their chunk (kStageEvents of them); nullptr: in the writer.
   Event* stage = nullptr;
   std::uint64_t events_per_keyframe = WriterOptions{}.events_per_keyframe;
+  std::uint64_t max_disk_bytes = 0;  // 0 = no limit; else older parts are aged (ageing/ageing.h)
   // Hears of the first error, once. Training goes on, so nobody else is told.
   std::function<void(const std::string&)> warn;
 };
@@ -48,6 +51,11 @@ class TraceOutput {
   // call either all of these are in the stage, or, when they are more than it holds, the last ones.
   void append(const Event* events, std::size_t count);
   void flush();
+  // Does a share of what keeps the file below its limit; may flush. True: a smaller file is ready,
+  // and describe_files() tells of both. It gets its place by replace(), before anything else is
+  // written.
+  bool age() noexcept;
+  void replace() noexcept;
   void begin_keyframe();
   // The file was deleted (not merely renamed): the rest would go nowhere, so that is an error.
   void check_still_there();
@@ -59,22 +67,30 @@ class TraceOutput {
   bool failed() const noexcept { return failed_; }
   const std::string& error() const noexcept { return error_; }
   // A second descriptor of the file, only to ask what it is; -1 = there is none.
-  int witness() const noexcept { return witness_; }
+  int witness() const noexcept { return ageing_ ? ageing_->descriptor() : witness_; }
+  // Where what is staged, and what comes next, will stand. The file is open.
+  void describe_files(Progress& progress) const noexcept;
   // nullptr until the file is open.
   const Writer* writer() const noexcept { return writer_.get(); }
 
-  // Events taken, those still waiting for a flush included.
+  // Events taken, those still waiting for a flush and those aged since included.
   std::uint64_t events() const noexcept { return events_; }
+  // Of the file as it is now.
   std::uint64_t bytes_written() const noexcept { return writer_ ? writer_->bytes_written() : 0; }
 
  private:
   void check(bool written);
+  std::string why_it_failed() const;
   void keep_early(const Event* events, std::size_t count);
   void append_early();
 
   OutputOptions options_;
   std::unique_ptr<Writer> writer_;
-  int witness_ = -1;
+  int witness_ = -1;                        // without a limit
+  std::unique_ptr<ageing::Ageing> ageing_;  // with one
+  FileProgress file_{};                     // that is written, without its counts
+  FileProgress smaller_{};                  // that is about to take its place
+  std::uint64_t aged_away_ = 0;             // events
   std::vector<std::string> early_metadata_;
   std::deque<Event> early_events_;
   std::uint64_t early_events_lost_ = 0;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -20,6 +21,7 @@
 #include "trace/chunk_walk.h"
 #include "trace/descriptor.h"
 #include "trace/format_error.h"
+#include "trace/replacement_sink.h"
 #include "trace/sink.h"
 #include "trace/writer.h"
 
@@ -114,14 +116,15 @@ FileState state_of(const Source& source) {
 }
 
 // What is to stand behind `state.written` in the file.
-Recovery make_tail(FileState state, const SegmentHeader& header, LeftBehind left) {
+Recovery make_tail(FileState state, const SegmentHeader& header, std::uint64_t first_sequence,
+                   const LeftBehind& left) {
   Recovery result;
   const std::uint64_t in_file = state.written.events;
   // Fewer events in the file than the writer had written: somebody cut it.
-  const bool has_hole = in_file < left.first_sequence;
+  const bool has_hole = in_file < first_sequence;
   const std::size_t known = static_cast<std::size_t>(
-      std::min<std::uint64_t>(has_hole ? 0 : in_file - left.first_sequence, left.events.size()));
-  if (has_hole) state.written.events = left.first_sequence;
+      std::min<std::uint64_t>(has_hole ? 0 : in_file - first_sequence, left.events.size()));
+  if (has_hole) state.written.events = first_sequence;
   result.offset = state.written.bytes;
   result.events = left.events.size() - known;
 
@@ -147,15 +150,46 @@ Recovery make_tail(FileState state, const SegmentHeader& header, LeftBehind left
   return result;
 }
 
+// What the recorder said of the file that `source` is, or is a copy of; nullptr: of a copy that can't
+// be told, since the file has been replaced by smaller ones. An inode alone doesn't tell: a copy may
+// have got that of the file that was replaced.
+const FileProgress* file_of(const FileSource& source, const FileState& state,
+                            const Progress& progress) {
+  struct stat status {};
+  if (::fstat(source.descriptor(), &status) != 0) {
+    throw std::system_error(errno, std::generic_category());
+  }
+  const auto first = [&](auto is_it) {
+    const auto* const found =
+        std::find_if(std::begin(progress.files), std::end(progress.files), is_it);
+    return found != std::end(progress.files) ? found : nullptr;
+  };
+  const auto ends_there = [&](const FileProgress& file) {
+    return state.written.events == file.first_sequence && state.written.bytes == file.bytes;
+  };
+  const bool was_replaced = progress.replacements != 0 || progress.files[1].inode != 0;
+  const FileProgress* file =
+      first([&](const FileProgress& one) { return is_file(one, status) && ends_there(one); });
+  if (file == nullptr && was_replaced) file = first(ends_there);
+  // Cut, or with a chunk that was not entered any more.
+  if (file == nullptr) file = first([&](const FileProgress& one) { return is_file(one, status); });
+  if (file == nullptr && !was_replaced) file = &progress.files[0];
+  return file;
+}
+
+std::string is_a_copy_of(const SegmentHeader& header) {
+  return "this is a copy; the file that was recorded to is " + std::string(header.file_path);
+}
+
 // Empty, or why not. Afterwards the file holds all, or what it held before.
-std::string write_tail(const std::string& path, const SegmentHeader& header, const Recovery& made) {
+std::string write_tail(const std::string& path, const SegmentHeader& header,
+                       const FileProgress& place, const Recovery& made) {
   const OwnedDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) return message_of(errno);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return message_of(errno);
-  if (!S_ISREG(status.st_mode) || status.st_dev != header.file_device ||
-      status.st_ino != header.file_inode) {
-    return "this is a copy; the file that was recorded to is " + std::string(header.file_path);
+  if (!S_ISREG(status.st_mode) || !is_file(place, status)) {
+    return is_a_copy_of(header);
   }
   const auto end = static_cast<off_t>(made.offset);
   if (::ftruncate(file.get(), end) != 0) return message_of(errno);
@@ -185,13 +219,21 @@ Recovery recover_locked(const std::string& path, const std::string& segment_path
   if (state.trace_id != header.trace_id) {
     return with(RecoveryOutcome::kLeftAlone, "it belongs to another trace");
   }
+  const Progress progress = read_progress(segment);
+  const FileProgress* const file = file_of(source, state, progress);
+  if (file == nullptr) {
+    return with(RecoveryOutcome::kLeftAlone,
+                is_a_copy_of(header) + ", which a smaller file has replaced since");
+  }
   const bool is_sound = state.is_sound;
-  Recovery result = make_tail(std::move(state), header, read_segment(segment, header));
-  result.why = is_sound ? write_tail(path, header, result) : "the file is damaged";
+  Recovery result = make_tail(std::move(state), header, file->first_sequence,
+                              read_segment(segment, header, progress));
+  result.why = is_sound ? write_tail(path, header, *file, result) : "the file is damaged";
   if (!result.why.empty()) {
     result.outcome = RecoveryOutcome::kInMemory;
     return result;
   }
+  remove_unfinished_replacement(path);
   ::unlink(segment_path.c_str());
   result.outcome = RecoveryOutcome::kInFile;
   result.tail.clear();

@@ -176,13 +176,9 @@ int Segment::give_name(std::uint64_t trace_id, int descriptor, std::uint64_t tim
   header.begin_ticks = begin.ticks;
   header.begin_ns = begin.ns;
   header.writer = own_identity();
-  struct stat status {};
   char link[64];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-  if (::fstat(descriptor, &status) != 0) return errno;
   if (::readlink(link, header.file_path, sizeof header.file_path - 1) < 0) return errno;
-  header.file_device = status.st_dev;
-  header.file_inode = status.st_ino;
   std::memcpy(memory_, &header, sizeof header);
 
   struct stat own {};

@@ -15,7 +15,7 @@
 //   - the drain puts events into the stage, then commits "so many staged, ring read up to there" in
 //     one record, then gives their slots back to the ring: until then they are in the ring;
 //   - a chunk goes to the file only when all that it holds is committed, and the file itself numbers
-//     its events: of the staged ones, numbered from Progress::first_sequence on, those that the file
+//     its events: of the staged ones, numbered from FileProgress::first_sequence on, those that the file
 //     has are not taken again.
 #pragma once
 
@@ -32,7 +32,7 @@ namespace gpumemtrace::capture {
 
 inline constexpr char kSegmentMagic[8] = {'\x89', 'G', 'M', 'T', 's', 'e', 'g', '\n'};
 // Any change of what is said here, of Slot, RingExtras or Event: one more.
-inline constexpr std::uint32_t kSegmentVersion = 2;
+inline constexpr std::uint32_t kSegmentVersion = 3;
 
 struct SegmentHeader {
   char magic[8];
@@ -41,8 +41,6 @@ struct SegmentHeader {
   std::uint64_t total_bytes;
   std::uint64_t ring_capacity;
   std::uint64_t trace_id;
-  std::uint64_t file_device;  // the trace's, as fstat() says
-  std::uint64_t file_inode;
   std::uint64_t time_resolution_ns;
   std::uint64_t begin_ticks;  // trace time 0, and the same instant
   std::uint64_t begin_ns;     // on CLOCK_MONOTONIC
@@ -50,9 +48,20 @@ struct SegmentHeader {
   char file_path[3072];  // absolute, NUL at the end
 };
 
+// A file that the trace stands in.
+struct FileProgress {
+  std::uint64_t device;  // as fstat() says
+  std::uint64_t inode;
+  std::uint64_t first_sequence;  // number that the first staged event has in it
+  std::uint64_t bytes;           // where the chunk of the staged events will begin
+};
+
 // How far the drain has come. One record, so that it changes as a whole.
 struct Progress {
-  std::uint64_t first_sequence;  // number of the first staged event
+  // The file; and a smaller one that may have taken its place by now, of the same trace: all zeros =
+  // there is none. Whoever finds one of the two under the trace's name knows how to go on with it.
+  FileProgress files[2];
+  std::uint64_t replacements;  // how often another file has taken the place of the one before
   std::uint64_t staged;
   std::uint64_t ring_position;  // events before it are staged or in the file
   std::int64_t last_time_ns;    // of the event given to the stage last

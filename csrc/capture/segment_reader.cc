@@ -192,28 +192,30 @@ SegmentHeader read_segment_header(int descriptor, std::uint64_t size_bytes) {
   return header;
 }
 
-std::uint64_t last_activity_ns(int descriptor, const SegmentHeader& header) {
-  const auto log = copy_of<ProgressLog>(descriptor, kProgressOffset);
-  const Progress* const progress = log->latest();
-  const std::int64_t since_begin_ns = progress != nullptr ? progress->last_time_ns : 0;
-  return header.begin_ns + static_cast<std::uint64_t>(since_begin_ns);
+bool is_file(const FileProgress& file, const struct stat& status) noexcept {
+  return file.inode != 0 && file.inode == status.st_ino && file.device == status.st_dev;
 }
 
-LeftBehind read_segment(int descriptor, const SegmentHeader& header) {
+Progress read_progress(int descriptor) {
   const auto log = copy_of<ProgressLog>(descriptor, kProgressOffset);
   const Progress* const progress = log->latest();
   if (progress == nullptr) throw SegmentError("nothing was entered in it");
-  if (progress->staged > kStageEvents || progress->first_sequence > kMostEvents) {
-    throw SegmentError("it holds impossible numbers");
+  bool is_possible = progress->staged <= kStageEvents;
+  for (const FileProgress& file : progress->files) {
+    is_possible &= file.first_sequence <= kMostEvents;
   }
+  if (!is_possible) throw SegmentError("it holds impossible numbers");
+  return *progress;
+}
+
+LeftBehind read_segment(int descriptor, const SegmentHeader& header, const Progress& progress) {
   LeftBehind left;
-  left.first_sequence = progress->first_sequence;
-  left.events.resize(static_cast<std::size_t>(progress->staged));
+  left.events.resize(static_cast<std::size_t>(progress.staged));
   if (!left.events.empty()) {
     read_at(descriptor, kStageOffset, left.events.data(), left.events.size() * sizeof(Event));
   }
-  Times times(header, *progress);
-  append_ring(descriptor, header, *progress, times, left.events);
+  Times times(header, progress);
+  append_ring(descriptor, header, progress, times, left.events);
   append_gap(read_untaken_loss(descriptor, header), times, left.events);
   read_names(descriptor, left);
   return left;

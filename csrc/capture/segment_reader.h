@@ -1,6 +1,8 @@
 // What a segment says that its process has left, taken as bytes that anybody may have written.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -20,7 +22,6 @@ class SegmentError final : public std::runtime_error {
 
 // What was not in the file, as the segment has it.
 struct LeftBehind {
-  std::uint64_t first_sequence = 0;  // number of the first event
   std::vector<Event> events;         // in order, times in ns since the trace began
   std::string names_json;            // for Writer::write_names; empty = none
   std::uint64_t names_left_out = 0;  // for which there was no room
@@ -29,10 +30,12 @@ struct LeftBehind {
 // Reads from the descriptor of a file of `size_bytes`. Throws SegmentError, std::system_error.
 SegmentHeader read_segment_header(int descriptor, std::uint64_t size_bytes);
 
-// When the last event was taken from its ring, on CLOCK_MONOTONIC.
-std::uint64_t last_activity_ns(int descriptor, const SegmentHeader& header);
+bool is_file(const FileProgress& file, const struct stat& status) noexcept;
 
-// Of a segment whose process has ended; `header` comes from read_segment_header().
-LeftBehind read_segment(int descriptor, const SegmentHeader& header);
+// How far the drain had come. Throws SegmentError when nothing was entered, or nonsense.
+Progress read_progress(int descriptor);
+
+// Of a segment whose process has ended.
+LeftBehind read_segment(int descriptor, const SegmentHeader& header, const Progress& progress);
 
 }  // namespace gpumemtrace::capture

@@ -289,6 +289,7 @@ void start_session(const SessionOptions& options) {
   drain.device_sample_interval_ns = to_ns(options.device_sample_interval_ms);
   drain.output.path = options.path;
   drain.output.time_resolution_ns = options.time_resolution_ns;
+  drain.output.max_disk_bytes = options.max_disk_bytes;
   drain.output.warn = warn_on_stderr;
   drain.output.make_sink = [path = options.path, overwrite = options.overwrite] {
     return std::make_unique<FileSink>(path, overwrite);

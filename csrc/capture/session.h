@@ -30,6 +30,7 @@ struct SessionOptions {
   std::uint32_t flush_interval_ms = 100;
   std::uint32_t time_resolution_ns = 100;
   std::uint32_t device_sample_interval_ms = 50;  // 0 = no samples
+  std::uint64_t max_disk_bytes = 0;              // 0 = no limit; else at least 1 MiB
 };
 
 // What has happened so far (after stop: to the session that ended last).

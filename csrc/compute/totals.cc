@@ -187,8 +187,10 @@ void LineBuilder::stats(Device& state, const Columns& records, std::size_t i) {
   state.pending = subtract(static_cast<std::int64_t>(records.stream[i]), allocated);
   state.reserved = static_cast<std::int64_t>(records.extra[i]);
   state.has_stats = true;
-  state.uncertain = false;
-  state.healed_gaps = state.gaps;
+  if (cause != static_cast<std::uint32_t>(StatsCause::kAgedUnsure)) {
+    state.uncertain = false;
+    state.healed_gaps = state.gaps;
+  }
   state.last_was_alloc = false;
   state.cache_flushed = false;
 }

@@ -43,7 +43,7 @@ void session_start(const py::object& path, const std::string& metadata_json, boo
                    std::uint32_t drain_interval_ms, std::uint32_t flush_interval_ms,
                    std::uint32_t time_resolution_ns, std::uint32_t device_sample_interval_ms,
                    const std::string& shared_memory_folder, std::uint64_t flight_window_ms,
-                   std::uint64_t flight_bytes, bool announce) {
+                   std::uint64_t flight_bytes, std::uint64_t max_disk_bytes, bool announce) {
   const SessionOptions options{
       .path = file_system_path(path),
       .metadata_json = metadata_json,
@@ -59,6 +59,7 @@ void session_start(const py::object& path, const std::string& metadata_json, boo
       .flush_interval_ms = flush_interval_ms,
       .time_resolution_ns = time_resolution_ns,
       .device_sample_interval_ms = device_sample_interval_ms,
+      .max_disk_bytes = max_disk_bytes,
   };
   try {
     const py::gil_scoped_release release;
@@ -173,7 +174,8 @@ void register_capture(py::module_& module) {
              py::arg("drain_interval_ms") = 5, py::arg("flush_interval_ms") = 100,
              py::arg("time_resolution_ns") = 100, py::arg("device_sample_interval_ms") = 50,
              py::arg("shared_memory_folder") = "/dev/shm", py::arg("flight_window_ms") = 0,
-             py::arg("flight_bytes") = 64 << 20, py::arg("announce") = false,
+             py::arg("flight_bytes") = 64 << 20, py::arg("max_disk_bytes") = 0,
+             py::arg("announce") = false,
              "Begin to record. OSError: the file can't be made. RuntimeError: already recording.");
   module.def("session_stop", &session_stop, py::arg("footer_json"),
              "Drain, close the file, return the final figures; without a session only those.");

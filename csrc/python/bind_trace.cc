@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "ageing/ageing.h"
 #include "python/bindings.h"
 #include "trace/format_error.h"
 #include "trace/reader.h"
@@ -153,14 +154,19 @@ class GivenColumn {
 class FileWriter {
  public:
   FileWriter(const std::string& path, std::uint64_t time_resolution_ns, bool overwrite,
-             std::uint16_t codec, std::uint64_t events_per_keyframe)
-      : path_(path), writer_(with_os_errors(path, [&] {
-          return std::make_unique<Writer>(
-              std::make_unique<FileSink>(path, overwrite),
-              WriterOptions{.time_resolution_ns = time_resolution_ns,
-                            .codec = static_cast<Codec>(codec),
-                            .events_per_keyframe = events_per_keyframe});
-        })) {}
+             std::uint16_t codec, std::uint64_t events_per_keyframe, std::uint64_t max_disk_bytes)
+      : path_(path) {
+    WriterOptions options{.time_resolution_ns = time_resolution_ns,
+                          .codec = static_cast<Codec>(codec),
+                          .events_per_keyframe = events_per_keyframe};
+    if (max_disk_bytes != 0) options = ageing::Ageing::prepare(options, max_disk_bytes);
+    writer_ = with_os_errors(path, [&] {
+      return std::make_unique<Writer>(std::make_unique<FileSink>(path, overwrite), options);
+    });
+    if (max_disk_bytes == 0) return;
+    ageing_ = with_os_errors(
+        path, [&] { return std::make_unique<ageing::Ageing>(max_disk_bytes, *writer_); });
+  }
 
   void append(const py::dict& columns) {
     const auto count = py::cast<py::array>(columns["kind"]).size();
@@ -189,6 +195,7 @@ class FileWriter {
     check(done);
   }
   std::uint64_t bytes_written() const { return writer_->bytes_written(); }
+  std::uint64_t rounds() const { return ageing_ == nullptr ? 0 : ageing_->rounds(); }
 
  private:
   void append_rows(const py::dict& columns, std::size_t count) {
@@ -222,6 +229,7 @@ class FileWriter {
                          static_cast<Kind>(kind[i])};
         }
         done = writer_->append(events.data(), rows);
+        if (ageing_ != nullptr && ageing_->work(*writer_)) ageing_->replace(writer_);
       }
     }
     check(done);
@@ -229,12 +237,14 @@ class FileWriter {
 
   void check(bool done) const {
     if (done) return;
+    if (ageing_ != nullptr && !ageing_->why().empty()) throw py::value_error(ageing_->why());
     if (writer_->error_number() != 0) raise_os_error(writer_->error_number(), path_);
     throw py::value_error(writer_->error());
   }
 
   std::string path_;
   std::unique_ptr<Writer> writer_;
+  std::unique_ptr<ageing::Ageing> ageing_;  // none without a limit
 };
 
 }  // namespace
@@ -281,15 +291,17 @@ void register_trace(py::module_& module) {
       .def("read", &TraceFile::read, py::arg("first"), py::arg("last"));
 
   py::class_<FileWriter>(module, "FileWriter")
-      .def(py::init<const std::string&, std::uint64_t, bool, std::uint16_t, std::uint64_t>(),
+      .def(py::init<const std::string&, std::uint64_t, bool, std::uint16_t, std::uint64_t,
+                    std::uint64_t>(),
            py::arg("path"), py::arg("time_resolution_ns"), py::arg("overwrite"), py::arg("codec"),
-           py::arg("events_per_keyframe"))
+           py::arg("events_per_keyframe"), py::arg("max_disk_bytes"))
       .def("append", &FileWriter::append, py::arg("columns"))
       .def("write_metadata", &FileWriter::write_metadata, py::arg("json"))
       .def("write_names", &FileWriter::write_names, py::arg("json"))
       .def("flush", &FileWriter::flush)
       .def("close", &FileWriter::close, py::arg("footer_json"))
-      .def_property_readonly("bytes_written", &FileWriter::bytes_written);
+      .def_property_readonly("bytes_written", &FileWriter::bytes_written)
+      .def_property_readonly("rounds", &FileWriter::rounds);
 }
 
 }  // namespace gpumemtrace::python

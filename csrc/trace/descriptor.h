@@ -2,9 +2,11 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 namespace gpumemtrace {
 
@@ -17,6 +19,18 @@ inline int above_standard_streams(int descriptor) noexcept {
   ::close(descriptor);
   errno = error;
   return moved;
+}
+
+// Names the open file, wherever it lies by now, and whether or not it has a name of its own.
+inline std::string descriptor_path(int descriptor) {
+  return "/proc/self/fd/" + std::to_string(descriptor);
+}
+
+inline bool is_same_file(int a, int b) noexcept {
+  struct stat one {};
+  struct stat other {};
+  return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
 }
 
 // Closes its descriptor at the end of a scope.

@@ -33,6 +33,7 @@ enum class Kind : std::uint16_t {
   kRecordStream = 19,  // a block is used by another stream too: its free will be deferred
   kSegmentPool = 20,   // a segment made while a private pool was open: the pool that it belongs to
   kHostUsed = 21,      // sampled by the drain: the host's memory that the process uses
+  kAged = 22,          // records were left out here to keep the file small; their lines are kept
 };
 
 // One record, in the ring and in decoded form. Fields not named for a kind are 0.
@@ -63,6 +64,12 @@ enum class Kind : std::uint16_t {
 //   kRecordStream block          -                 the other stream
 //   kSegmentPool  base           pool id [0]       pool id [1]     -                  (0, 0 = none)
 //   kHostUsed     process (RSS)  its cgroup        cgroup's limit  -                  (bytes; 0 = unknown, or no limit)
+//   kAged         allocs out     bytes requested   frees out       other records   steps told as one
+//                                by those allocs                   left out        (1 = none)
+//
+// Ageing (ageing/summary.h) leaves out blocks that came and went within a step. A kAged stands at the
+// end of each phase of such a step, for each device, behind the kStats of the phase's peak and before
+// that of its end (StatsCause kAged): so the lines stay true.
 //
 // A kGap of 0 events: nothing was lost, but blocks may be in use that nobody told of, up to the next
 // kStats of a device its lines are uncertain.
@@ -94,6 +101,8 @@ enum class StatsCause : std::uint32_t {
   kRelease = 2,   // empty_cache, a pool released, a limit set
   kResync = 3,    // after a gap, or while blocks are pending on another stream
   kBaseline = 4,  // at the start, and for a device seen for the first time
+  kAged = 5,      // not read here: stands for what was left out, as do those of kAgedUnsure, where
+  kAgedUnsure = 6,  // events were lost in a gap, and no counters read since
 };
 
 // Which requests a segment serves: of up to 1 MiB or larger ones. Neither: not told.

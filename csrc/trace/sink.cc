@@ -72,6 +72,21 @@ bool BufferSink::write(const void* data, std::size_t size_bytes) noexcept {
   return true;
 }
 
+int write_all(int descriptor, const void* data, std::size_t size_bytes) noexcept {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size_bytes != 0) {
+    const ssize_t written = ::write(descriptor, bytes, size_bytes);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    if (written == 0) return EIO;
+    bytes += written;
+    size_bytes -= static_cast<std::size_t>(written);
+  }
+  return 0;
+}
+
 FileSink::FileSink(const std::string& path, bool overwrite)
     : descriptor_(above_standard_streams(overwrite ? open_existing(path) : open_new(path))) {
   if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
@@ -82,18 +97,8 @@ FileSink::~FileSink() { close(); }
 bool FileSink::write(const void* data, std::size_t size_bytes) noexcept {
   if (descriptor_ < 0) return fail(EBADF);
   if (error_number() != 0) return false;
-  const auto* bytes = static_cast<const char*>(data);
-  while (size_bytes != 0) {
-    const ssize_t written = ::write(descriptor_, bytes, size_bytes);
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return fail(errno);
-    }
-    if (written == 0) return fail(EIO);
-    bytes += written;
-    size_bytes -= static_cast<std::size_t>(written);
-  }
-  return true;
+  const int error = write_all(descriptor_, data, size_bytes);
+  return error == 0 || fail(error);
 }
 
 bool FileSink::close() noexcept {

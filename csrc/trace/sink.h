@@ -21,6 +21,8 @@ class GPUMEMTRACE_API Sink {
 
   virtual bool write(const void* data, std::size_t size_bytes) noexcept = 0;
   virtual bool close() noexcept = 0;
+  // Of the file that it writes; -1 = none.
+  virtual int descriptor() const noexcept { return -1; }
   // errno of the first failure; 0 = none.
   int error_number() const noexcept { return error_number_; }
 
@@ -44,6 +46,8 @@ class GPUMEMTRACE_API BufferSink final : public Sink {
  private:
   std::vector<std::uint8_t>& bytes_;
 };
+// Writes all of it; returns errno, 0 = done.
+int write_all(int descriptor, const void* data, std::size_t size_bytes) noexcept;
 
 // A file of its own. Made with the user's umask; never through a symbolic link; never in place of
 // an existing file unless `overwrite`. Nothing is fsync'ed: what was written survives the death of
@@ -56,6 +60,7 @@ class GPUMEMTRACE_API FileSink final : public Sink {
 
   bool write(const void* data, std::size_t size_bytes) noexcept override;
   bool close() noexcept override;
+  int descriptor() const noexcept override { return descriptor_; }
 
  private:
   int descriptor_;

@@ -10,13 +10,15 @@
 #include <system_error>
 #include <utility>
 
+#include "trace/descriptor.h"
+
 namespace gpumemtrace {
 
 Source::~Source() = default;
 
 // O_NONBLOCK: a named pipe is refused below, not waited for.
 FileSource::FileSource(const std::string& path)
-    : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    : descriptor_(above_standard_streams(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))) {
   struct stat status {};
   int error_number = descriptor_ < 0 || ::fstat(descriptor_, &status) != 0 ? errno : 0;
   if (error_number == 0 && S_ISDIR(status.st_mode)) error_number = EISDIR;
@@ -29,6 +31,12 @@ FileSource::FileSource(const std::string& path)
 }
 
 FileSource::~FileSource() { ::close(descriptor_); }
+
+void FileSource::refresh() {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) throw std::system_error(errno, std::generic_category());
+  size_bytes_ = static_cast<std::uint64_t>(status.st_size);
+}
 
 std::size_t FileSource::read(std::uint64_t offset, void* out, std::size_t size_bytes) const {
   if (offset >= size_bytes_) return 0;

@@ -31,6 +31,9 @@ class GPUMEMTRACE_API FileSource final : public Source {
  public:
   // Throws std::system_error: no such file, no permission, a directory.
   explicit FileSource(const std::string& path);
+  // Sees what the file has grown to. Not while another thread reads.
+  void refresh();
+  int descriptor() const noexcept { return descriptor_; }
   ~FileSource() override;
 
   std::uint64_t size_bytes() const noexcept override { return size_bytes_; }

@@ -61,8 +61,8 @@ void Writer::check_options() {
   if (options_.events_per_chunk < 1 || options_.events_per_chunk > kMaxEventsPerChunk) {
     throw std::invalid_argument("events_per_chunk must be between 1 and 1048576");
   }
-  if (options_.events_per_keyframe < 1) {
-    throw std::invalid_argument("events_per_keyframe must be 1 or more");
+  if (options_.events_per_keyframe < 1 || options_.bytes_per_keyframe < 1) {
+    throw std::invalid_argument("events and bytes per keyframe must be 1 or more");
   }
   if (options_.codec != Codec::kColumns && options_.codec != Codec::kHistory) {
     throw std::invalid_argument("events are written in codec 1 or 2");
@@ -81,6 +81,11 @@ void Writer::prepare() {
 
 Writer::~Writer() = default;
 
+void Writer::use_stage(Event* stage) noexcept {
+  stage_ = options_.stage = stage;
+  own_stage_.reset();
+}
+
 bool Writer::fail(const char* error, int error_number) noexcept {
   if (ok()) {
     error_ = error;
@@ -91,6 +96,9 @@ bool Writer::fail(const char* error, int error_number) noexcept {
 
 bool Writer::write(const void* data, std::size_t size_bytes) noexcept {
   if (!ok()) return false;
+  if (bytes_written_ > most_bytes_ || size_bytes > most_bytes_ - bytes_written_) {
+    return fail("the file has reached its limit", EFBIG);
+  }
   if (!sink_->write(data, size_bytes)) return fail("can't write", sink_->error_number());
   bytes_written_ += size_bytes;
   return true;
@@ -114,10 +122,20 @@ bool Writer::end_chunk(ChunkHeader header) {
   header.payload_crc = crc32c(chunk_.data() + sizeof(ChunkHeader), header.payload_bytes);
   header.header_crc = crc32c(&header, offsetof(ChunkHeader, header_crc));
   std::memcpy(chunk_.data(), &header, sizeof header);
-  if (options_.keeps_index) index_.append(describe(header, bytes_written_));
+  if (options_.keeps_index) {
+    index_.append(describe(header, bytes_written_));
+    note_keyframe(header);
+  }
   if (!write(chunk_.data(), chunk_.size())) return false;
   ++chunks_written_;
   return true;
+}
+
+void Writer::note_keyframe(const ChunkHeader& header) {
+  if (header.codec != static_cast<std::uint16_t>(Codec::kHistory)) return;
+  if ((header.flags & kKeyframe) == 0) return;
+  keyframe_offset_ = bytes_written_;
+  keyframes_.push_back(bytes_written_);
 }
 
 bool Writer::write_json(ChunkType type, const char* json, std::size_t size_bytes) noexcept {
@@ -177,7 +195,8 @@ void Writer::begin_events() noexcept {
   last_time_ns_ = INT64_MIN;
   encoded_ = 0;
   is_keyframe_ = history_encoder_ == nullptr || events_since_keyframe_ == 0 ||
-                 events_since_keyframe_ >= options_.events_per_keyframe;
+                 events_since_keyframe_ >= options_.events_per_keyframe ||
+                 bytes_written_ - keyframe_offset_ >= options_.bytes_per_keyframe;
   if (history_encoder_ == nullptr) return;
   if (is_keyframe_) {
     history_encoder_->reset();
@@ -234,8 +253,8 @@ bool Writer::append_chunk(const ChunkHeader& header, const std::uint8_t* payload
   }
   if (header.type == static_cast<std::uint16_t>(ChunkType::kEvents)) {
     events_written_ += header.count;
+    begin_keyframe();  // what follows would build on our own history, which has not seen these
   }
-  begin_keyframe();  // what follows would build on our own history, which has not seen it
   return true;
 }
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trace/chunk.h"
 #include "trace/chunk_index.h"
 #include "trace/encoder.h"
 #include "trace/event.h"
@@ -26,6 +25,7 @@ struct WriterOptions {
   // Codec 2: reading can start in such distances, and a damaged chunk takes with it what follows up
   // to the next such place. Shorter is larger. >= 1.
   std::uint64_t events_per_keyframe = std::uint64_t{1} << 20;
+  std::uint64_t bytes_per_keyframe = UINT64_MAX;  // the same, in bytes of chunks; >= 1
   // Where events wait for their chunk, room for events_per_chunk of them; nullptr: in memory of the
   // writer's own. Must outlive it.
   Event* stage = nullptr;
@@ -66,9 +66,14 @@ class GPUMEMTRACE_API Writer {
   bool flush() noexcept;
   // The next chunk of events to begin will be a keyframe; unless the one begun is.
   void begin_keyframe() noexcept;
-  // A chunk of events or names that another Writer has made, with the same time resolution: events
-  // of a chain in their order, a keyframe first. It is numbered anew.
+  // A chunk that another Writer has made, with the same time resolution: events of a chain in their
+  // order, a keyframe first. It is numbered anew.
   bool append_chunk(const ChunkHeader& header, const std::uint8_t* payload) noexcept;
+  // The file is not to grow beyond: a write that would is an error (EFBIG), of which nothing is
+  // written.
+  void limit(std::uint64_t most_bytes) noexcept { most_bytes_ = most_bytes; }
+  // Events wait in `stage` from now on, see WriterOptions; not while some do already.
+  void use_stage(Event* stage) noexcept;
   // Flush, footer (chunk index + a JSON object), trailer. Idempotent.
   bool close(const char* footer_json, std::size_t size_bytes) noexcept;
 
@@ -82,7 +87,12 @@ class GPUMEMTRACE_API Writer {
   // Events in the stage, and how many more append() takes without writing.
   std::size_t staged() const noexcept { return staged_; }
   std::size_t room() const noexcept { return options_.events_per_chunk - staged_; }
-  std::uint64_t trace_id() const noexcept { return options_.trace_id; }
+  // Offsets of the chunks of codec 2 at which reading can start; none without an index.
+  const std::vector<std::uint64_t>& keyframes() const noexcept { return keyframes_; }
+  // With the trace_id that was chosen.
+  const WriterOptions& options() const noexcept { return options_; }
+  // The sink's, while this lives; -1 = it has none.
+  int descriptor() const noexcept { return sink_->descriptor(); }
 
  private:
   void check_options();
@@ -94,6 +104,7 @@ class GPUMEMTRACE_API Writer {
   void begin_chunk();
   // Completes the header of chunk_ (sizes, number, checksums), enters it in the index, writes it.
   bool end_chunk(ChunkHeader header);
+  void note_keyframe(const ChunkHeader& header);
   // Puts events, for which there is room, into the stage.
   bool stage(const Event* events, std::size_t count) noexcept;
   void begin_events() noexcept;  // the first of a chunk come
@@ -105,6 +116,8 @@ class GPUMEMTRACE_API Writer {
   std::unique_ptr<HistoryEncoder> history_encoder_;  // codec 2
   std::uint64_t events_since_keyframe_ = 0;          // before the chunk begun; 0: it is one
   bool keyframe_is_due_ = false;                     // behind the chunk begun
+  std::uint64_t keyframe_offset_ = 0;                // of the last one
+  std::vector<std::uint64_t> keyframes_;
   std::unique_ptr<Event[]> own_stage_;
   Event* stage_ = nullptr;
   // Of the chunk begun, if staged_ != 0:
@@ -118,6 +131,7 @@ class GPUMEMTRACE_API Writer {
   std::uint64_t chunks_written_ = 0;
   std::uint64_t events_written_ = 0;
   std::uint64_t bytes_written_ = 0;
+  std::uint64_t most_bytes_ = UINT64_MAX;
   bool closed_ = false;
   const char* error_ = "";
   int error_number_ = 0;

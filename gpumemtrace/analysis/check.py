@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from gpumemtrace.analysis.aged import AgedParts, find_aged
 from gpumemtrace.analysis.facts import FlightRecording, flight_recording
 from gpumemtrace.analysis.lines import LineStream, feed_lines
 from gpumemtrace.schema import Kind
@@ -45,6 +46,7 @@ class CheckResult:
     ``live_blocks``: blocks in use at the end. ``unseen_allocs``: frees of blocks whose alloc was
     lost in a gap or came before the trace. ``dropped_events``: lost, as the trace itself says.
     ``flight``: what a flight recording did not keep, None for any other trace.
+    ``aged``: what was summarised to keep the file small; that is no fault.
     """
 
     verdict: str
@@ -55,6 +57,7 @@ class CheckResult:
     live_blocks: int
     unseen_allocs: int
     dropped_events: int
+    aged: AgedParts
     complete: bool
     flight: FlightRecording | None
 
@@ -65,7 +68,12 @@ class CheckResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values."""
-        return asdict(self) | {"exit_status": self.exit_status}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {
+            "diagnostics": [asdict(diagnostic) for diagnostic in self.diagnostics],
+            "aged": self.aged.to_dict(),
+            "exit_status": self.exit_status,
+        }
 
 
 def check_trace(trace: TraceData) -> CheckResult:
@@ -106,6 +114,7 @@ def judge(trace: TraceData, stream: LineStream) -> CheckResult:
         live_blocks=stream.live_blocks,
         unseen_allocs=stream.unseen_allocs,
         dropped_events=trace.dropped_events,
+        aged=find_aged(trace),
         complete=trace.complete,
         flight=flight_recording(trace.run_record),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gpumemtrace.analysis.aged import AgedParts, find_aged
 from gpumemtrace.trace_data import TraceData
 
 __all__ = [
@@ -66,7 +67,7 @@ class TraceFacts:
 
     ``steps``: completed ones. ``shown_records`` of ``all_records``: in a slice, how much of the
     whole it is. ``dropped_events``: lost while recording. ``flight``: None unless it is a flight
-    recording. ``devices``: those with events.
+    recording. ``aged``: what was summarised to keep the file small. ``devices``: those with events.
     """
 
     path: str | None
@@ -77,6 +78,7 @@ class TraceFacts:
     all_records: int
     dropped_events: int
     flight: FlightRecording | None
+    aged: AgedParts
     devices: Mapping[int, DeviceFacts]
 
 
@@ -91,6 +93,7 @@ def trace_facts(trace: TraceData) -> TraceFacts:
         all_records=trace.whole_record_count,
         dropped_events=trace.dropped_events,
         flight=flight_recording(trace.run_record),
+        aged=find_aged(trace),
         devices={number: device_facts(trace.run_record, number) for number in trace.active_devices},
     )
 

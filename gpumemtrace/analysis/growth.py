@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpumemtrace.analysis.aged import find_aged
 from gpumemtrace.analysis.categories import Categories, find_categories
 from gpumemtrace.analysis.facts import device_facts
 from gpumemtrace.analysis.growth_keepers import name_keepers
@@ -213,7 +214,9 @@ def _judge(
 ) -> DeviceGrowth:
     retained = RetainedSteps(peaks.steps.number[kept.ordinal], kept.groups, kept.retained_bytes)
     kept, number = kept.by_phase(), retained.number
-    earliest = 0 if from_step is None else int(np.searchsorted(number, from_step))
+    # Rows that stand for several steps have no rate per step.
+    first_single = find_aged(trace).first_single_step
+    earliest = int(np.searchsorted(number, max(from_step or 0, first_single)))
     total = kept.retained_bytes.sum(axis=1)
     count = len(number) - earliest
     regimes = [0]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
+from gpumemtrace.analysis.aged import find_aged
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, RULES, Categories, find_categories
 from gpumemtrace.html_tables import MOST_ROWS, html_table
 from gpumemtrace.records import Batch
@@ -37,9 +38,13 @@ class Lifetimes:
     ``birth_thread``, ``death_thread``    uint32  0 = none
     ``fate_id``                           uint8   index into `FATE_NAMES`
     ``is_from_before``                    bool    it was there when the recording began
+    ``is_from_aged``                      bool    born in a step that was summarised since
     ``category_id``, ``rule_id``          uint8   see `gpumemtrace.analysis.categories`
     ``driver_ns``                         int64   nanoseconds that its request spent in the driver
     ====================================  ======  ==================================================
+
+    Of a summarised step (`gpumemtrace.analysis.aged`) only blocks that outlived it have a row;
+    their ``birth_step`` and ``birth_phase`` are exact, their time is that of the phase.
 
     A fate is ``freed``; ``alive`` at the end (the columns of death are -1, ``death_thread`` 0); or
     ``lost``: its free is missing, and it ends at the alloc that gets its address next.
@@ -65,6 +70,7 @@ class Lifetimes:
     device: npt.NDArray[np.int16]
     fate_id: npt.NDArray[np.uint8]
     is_from_before: npt.NDArray[np.bool_]
+    is_from_aged: npt.NDArray[np.bool_]
     category_id: npt.NDArray[np.uint8]
     rule_id: npt.NDArray[np.uint8]
     driver_ns: npt.NDArray[np.int64]
@@ -164,6 +170,7 @@ def find_lifetimes(trace: TraceData, *, categories: Categories | None = None) ->
         device=born["device"],
         fate_id=death["fate"],
         is_from_before=is_from_before,
+        is_from_aged=find_aged(trace).covers(born["step"]),
         category_id=categories.category_id[rows],
         rule_id=categories.rule_id[rows],
         driver_ns=driver_ns,

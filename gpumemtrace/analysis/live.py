@@ -88,6 +88,13 @@ class Follower:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Follow ``path``. Raises as `gpumemtrace.open` does, then and at every look."""
         self._path = Path(path)
+        self._inode: int | None = None
+        self._last_look: tuple[float, int] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with the file from its start."""
+        self._left_out = 0  # events that are only in summaries any more
         self._builder = _core.LineBuilder()
         self._records = 0  # taken in so far
         self._dropped = 0
@@ -98,10 +105,13 @@ class Follower:
         self._phase_of_thread: dict[int, int] = {}
         self._used: dict[int, int] = {}
         self._highest: dict[int, dict[str, int]] = {}
-        self._last_look: tuple[float, int] | None = None
 
     def look(self) -> LiveStatus:
         """Read what was added and return where the run is."""
+        inode = self._path.stat().st_ino
+        if inode != self._inode:
+            self._begin()  # or a smaller one has taken its place: gpumemtrace.analysis.aged
+        self._inode = inode
         file = TraceFile(self._path)
         ends = file.chunks["first_sequence"] + file.chunks["count"]
         first = int(np.searchsorted(ends, self._records, side="right"))
@@ -133,6 +143,8 @@ class Follower:
             thread = int(raw["thread"][row])
             self._phase_of_thread[thread] = int(raw["size_bytes"][row])
             self._marks[thread] += 1
+        aged = kind == Kind.AGED
+        self._left_out += int(raw["address"][aged].sum() + raw["stream"][aged].sum())
         self._dropped += int(raw["address"][kind == Kind.GAP].sum())
         self._duration_ns = max(self._duration_ns, int(raw["time_ns"].max()))
 
@@ -142,7 +154,7 @@ class Follower:
             highest[name] = max(highest.get(name, 0), value)
 
     def _status(self, file: TraceFile) -> LiveStatus:
-        now, events = time.monotonic(), self._builder.events
+        now, events = time.monotonic(), self._builder.events + self._left_out
         rate = None
         if self._last_look is not None and now > self._last_look[0]:
             rate = (events - self._last_look[1]) / (now - self._last_look[0])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpumemtrace.analysis.aged import find_aged
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
 from gpumemtrace.analysis.lines import ALLOCATOR_LINES, feed_lines, known_lines
 from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet, sum_groups
@@ -27,6 +28,7 @@ __all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set", "live_set_at"]
 # What of a line is no block that the trace knows.
 _REST_NAMES = {
     "not_seen": "not seen by the trace",
+    "left_out": "left out of the summary",
     "pending_free": "waiting for another stream",
     "cached": "cached by the allocator",
 }
@@ -60,7 +62,9 @@ class StepPeaks:
 class PeakLiveSet:
     """The peak of a line on one device, over the run or in one step, and what was in use then.
 
-    ``phase``: the innermost one, None outside of any. ``owners``: who made ``blocks``.
+    ``phase``: the innermost one, None outside of any. ``is_summarised``: the step was, to keep the
+    file small, so that the blocks that came and went within it are not listed. ``owners``: who made
+    ``blocks``.
     ``rest_bytes``: parts of the line that are no block of ``blocks``, by name: ``not_seen`` (the
     line says more than the blocks that the trace has seen: some came before it, or were lost in a
     gap; negative where frees were lost), and for the lines *active* and *reserved*
@@ -74,6 +78,7 @@ class PeakLiveSet:
     event: int
     step: int
     phase: str | None
+    is_summarised: bool
     blocks: LiveSet
     owners: Owners
     rest_bytes: dict[str, int]
@@ -96,7 +101,7 @@ class PeakLiveSet:
                 by, step=self.step, phase_names=self.phase_names, of_requests=of_requests
             )
         rest = [
-            LiveGroup(_REST_NAMES[name], size, None)
+            LiveGroup(_REST_NAMES[self._rest_name(name)], size, None)
             for name, size in self.rest_bytes.items()
             if size
         ]
@@ -106,6 +111,9 @@ class PeakLiveSet:
         blocks, owners = self.blocks, self.owners
         size = blocks.requested_bytes if of_requests else blocks.allocated_bytes
         return sum_groups(*owners.keys(by), size)
+
+    def _rest_name(self, name: str) -> str:
+        return "left_out" if name == "not_seen" and self.is_summarised else name
 
     def _repr_html_(self) -> str:
         """Show itself in a notebook: what owns the peak, by category."""
@@ -135,6 +143,7 @@ class PeakLiveSet:
             "event": self.event,
             "step": self.step,
             "phase": self.phase,
+            "is_summarised": self.is_summarised,
             "groups": {
                 by: [
                     {"name": group.name, "bytes": group.size_bytes, "blocks": group.blocks}
@@ -204,6 +213,7 @@ def live_set_at(
         event=int(places.event[chosen]),
         step=int(places.number[chosen]),
         phase=trace.phase_name(phase),
+        is_summarised=bool(find_aged(trace).covers(places.number[chosen : chosen + 1])[0]),
         blocks=made_of.blocks,
         owners=find_owners(trace, made_of.blocks.alloc, made_of.blocks.allocated_bytes),
         rest_bytes={name: int(part[chosen]) for name, part in rest.items()},

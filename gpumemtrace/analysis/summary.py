@@ -97,6 +97,7 @@ class Summary:
                 "complete": self.complete,
                 "events": self.events,
                 "dropped_events": self.dropped_events,
+                "aged": self.check.aged.to_dict(),
                 "file_bytes": self.file_bytes,
                 "duration_s": self.duration_s,
                 "steps": self.steps,

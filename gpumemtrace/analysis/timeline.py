@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
+from gpumemtrace.analysis.aged import AgedParts, find_aged
 from gpumemtrace.analysis.driver_time import Flush, find_flushes
 from gpumemtrace.analysis.endings import find_failures
 from gpumemtrace.analysis.facts import (
@@ -64,7 +65,8 @@ class Timeline:
     """See `build_timeline`. Times are nanoseconds since the trace began.
 
     ``step_start_ns``: where step ``step_number`` begins; the last one may be unfinished.
-    ``gaps``: (time, events lost). ``notes``: (time, text) of the user's marks.
+    ``gaps``: (time, events lost). ``aged``: steps of which only the peak of each phase is known.
+    ``notes``: (time, text) of the user's marks.
     ``shown_records`` of ``all_records``: in a slice, how much of the whole it is.
     """
 
@@ -79,6 +81,7 @@ class Timeline:
     step_start_ns: npt.NDArray[np.int64]
     completed_steps: int
     gaps: tuple[tuple[int, int], ...]
+    aged: AgedParts
     notes: tuple[tuple[int, str], ...]
     shown_records: int
     all_records: int
@@ -183,6 +186,7 @@ class TimelineBuilder:
             step_start_ns=step_start_ns,
             completed_steps=len(trace.steps),
             gaps=tuple(zip(gaps["time_ns"].tolist(), gaps["address"].tolist(), strict=True)),
+            aged=find_aged(trace),
             notes=tuple(
                 (int(time), trace.text(int(id)))
                 for time, id in zip(marks["time_ns"], marks["size_bytes"], strict=True)

@@ -21,6 +21,7 @@ The environment is how the launcher speaks to the processes that the script star
 ``GPUMEMTRACE_FLIGHT_RECORDER``        a time like ``60s``: see ``install``
 ``GPUMEMTRACE_FLIGHT_RECORDER_BYTES``  see ``install``
 ``GPUMEMTRACE_DEVICE_SAMPLE_INTERVAL_MS``  see ``install``
+``GPUMEMTRACE_MAX_DISK``               see ``install``
 ``GPUMEMTRACE_PARENT``                 set by us: the process that the output's plain name is for
 =====================================  ==========================================================
 """
@@ -32,11 +33,12 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gpumemtrace.units import parse_seconds
+from gpumemtrace.units import parse_bytes, parse_seconds
 
 __all__ = ["RecordingOptions", "is_switched_on"]
 
 _PREFIX = "GPUMEMTRACE_"
+_LEAST_DISK_BYTES = 1 << 20
 _ON_FULL = ("drop", "block")
 _PHASES = ("auto", "manual", None)
 
@@ -61,6 +63,7 @@ class RecordingOptions:
     flight_recorder: str | None = None
     flight_recorder_bytes: int = 64 << 20
     device_sample_interval_ms: int = 50
+    max_disk: str | int | None = None
 
     def __post_init__(self) -> None:
         if self.phases not in _PHASES:
@@ -91,6 +94,13 @@ class RecordingOptions:
         _check_integer("flight_recorder_bytes", self.flight_recorder_bytes, 1 << 20, 1 << 40)
         if self.flight_recorder is not None and not 1 <= self.flight_window_ms <= 7 * 86_400_000:
             raise ValueError(f"flight_recorder is between 1ms and 168h, not {self.flight_recorder}")
+        if self.max_disk is not None:
+            _check_integer("max_disk", self.max_disk_bytes, _LEAST_DISK_BYTES, 1 << 62)
+            if self.flight_recorder is not None:
+                raise ValueError(
+                    "max_disk is for a trace that grows with the run; a flight recording does not: "
+                    "flight_recorder_bytes limits it"
+                )
         _check_integer("device_sample_interval_ms", self.device_sample_interval_ms, 0, 3_600_000)
 
     @property
@@ -99,6 +109,12 @@ class RecordingOptions:
         if self.flight_recorder is None:
             return 0
         return round(parse_seconds(self.flight_recorder) * 1000)
+
+    @property
+    def max_disk_bytes(self) -> int:
+        """``max_disk`` as a number, 0 = no limit."""
+        limit = self.max_disk
+        return parse_bytes(limit) if isinstance(limit, str) else limit or 0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> RecordingOptions:
@@ -143,7 +159,7 @@ def _parse(name: str, text: str) -> object:
         return None if text.lower() == "none" else text.lower()
     if name == "stacks_steps":
         return range(*(int(number) for number in text.split(":")))
-    if name in ("output", "on_full", "flight_recorder"):
+    if name in ("output", "on_full", "flight_recorder", "max_disk"):
         return text
     if name in ("force", "quiet", "modules", "confidential"):
         return text.lower() not in ("0", "false", "no", "off")

@@ -48,6 +48,7 @@ _STEPS_BETWEEN_UPDATES = 100
 _lock = threading.RLock()
 _current: Session | None = None
 _before_fork: Session | None = None  # in a forked child: the parent's session
+_closes_at_end = False
 
 
 def install(
@@ -67,6 +68,7 @@ def install(
     flight_recorder: str | float | None = None,
     flight_recorder_bytes: int = 64 << 20,
     device_sample_interval_ms: int = 50,
+    max_disk: str | int | None = None,
 ) -> Session:
     """Begin to record every allocation of CUDA memory in this process, into ``path``.
 
@@ -93,18 +95,17 @@ def install(
     ``time_resolution_ns``: times are stored in multiples of it; finer costs more bytes.
     ``ring_bytes``: memory between the training and the writer, 64 bytes an event.
     ``flight_recorder``: a time like ``"60s"`` or a number of seconds: keep only that long, in
-    memory (in ``flight_recorder_bytes`` at most), and write it at the end, when memory runs out,
-    on a signal, or by `dump`; see docs/recording.md.
+    memory (``flight_recorder_bytes`` at most), and write it when asked to: see docs/recording.md.
     ``device_sample_interval_ms``: how often the memory of the whole GPU is looked at; 0 = never.
+    ``max_disk``: such as ``"2GiB"``: older steps are told in summary then (docs/long-runs.md).
 
     While a session records, another ``install()`` returns that session and changes nothing, so that
     a script that calls it can also be run by ``gpumemtrace run``.
 
     Raises `InstallError` when tracing can't work here (no torch, no CUDA build of it, no hook),
     `TorchMismatchError`, `LateInstallError` when CUDA memory is in use already, and `InstallError`
-    for a path that exists or whose folder does not. ``ValueError`` or ``TypeError`` for a wrong
-    option. A folder that may not be written, or a full disk, is one warning: the training goes on,
-    without a trace.
+    for a path that exists or has no folder. ``ValueError`` or ``TypeError`` for a wrong option.
+    A folder that may not be written, or a full disk, is one warning: training goes on, untraced.
     """
     options = RecordingOptions(
         output=None if path is None else os.fspath(path),
@@ -122,6 +123,7 @@ def install(
         flight_recorder=None if flight_recorder is None else str(flight_recorder),
         flight_recorder_bytes=flight_recorder_bytes,
         device_sample_interval_ms=device_sample_interval_ms,
+        max_disk=max_disk,
     )
     with _lock:
         if _current is not None:
@@ -200,6 +202,7 @@ class Session:
                 device_sample_interval_ms=options.device_sample_interval_ms,
                 flight_window_ms=options.flight_window_ms,
                 flight_bytes=options.flight_recorder_bytes,
+                max_disk_bytes=options.max_disk_bytes,
                 announce=announce,
             )
         except OSError as error:
@@ -383,9 +386,6 @@ def _close_at_end_of_process() -> None:
     if not _closes_at_end:
         atexit.register(_close_current)
         _closes_at_end = True
-
-
-_closes_at_end = False
 
 
 def _close_current() -> None:

@@ -85,6 +85,11 @@ def describe(result: CheckResult) -> str:
 
     if result.flight is not None:
         parts.append(f"flight recording: {describe_not_kept(result.flight)}")
+    if result.aged:
+        parts.append(
+            f"{result.aged.left_out_events:,} events of steps {result.aged.first:,} to "
+            f"{result.aged.last:,} aged to summaries"
+        )
     if result.dropped_events:
         parts.append(f"{format_count(result.dropped_events, 'event')} lost")
     if result.unseen_allocs:

@@ -81,6 +81,7 @@ def _facts(trace: Trace, result: CheckResult) -> dict[str, Any]:
         "end": trace.footer.get("reason"),
         "events": len(trace),
         "dropped_events": trace.dropped_events,
+        "aged": result.aged.to_dict(),
         "steps": len(trace.steps),
         "duration_s": trace.duration_ns / 1e9,
         "file_bytes": trace.file_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpumemtrace.analysis.aged import describe_ranges
 from gpumemtrace.analysis.facts import flight_recording
 from gpumemtrace.analysis.flight_wording import describe_recording
 from gpumemtrace.cli.training_wording import describe_training
@@ -39,6 +40,16 @@ def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
     ]
     if (flight := flight_recording(record)) is not None:
         lines.append(("kept", describe_recording(flight)))
+    if (aged := facts["aged"])["steps"]:
+        lines.append(
+            (
+                "aged",
+                f"{aged['left_out_events']:,} events of steps {aged['first_step']:,} to "
+                f"{aged['last_step']:,}: summaries of steps and phases are left of them",
+            )
+        )
+        detail = describe_ranges([tuple(bounds) for bounds in aged["detailed_steps"]])
+        lines.append(("detail", f"of steps {detail}"))
     size = format_bytes(facts["file_bytes"])
     if facts["bytes_per_event"] is not None:
         size += f", {facts['bytes_per_event']:.2f} bytes/event"

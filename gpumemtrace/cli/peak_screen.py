@@ -23,6 +23,11 @@ def print_peak(peak: PeakLiveSet, *, by: str, top: int, with_steps: bool) -> Non
     """Print it on stdout; ``with_steps``: and which phase sets the peak from step to step."""
     console = make_console()
     console.print(_sentence(peak))
+    if peak.is_summarised:
+        console.print(
+            f"Step {peak.step} was summarised to keep the file small: its peak is exact, of its "
+            "blocks only those that outlived it are listed."
+        )
     _print_groups(console, peak, by, top)
     if with_steps and len(peak.steps) > 1:
         console.print(_steps_sentence(peak))

@@ -129,6 +129,12 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
         default=50,
         help="look at the memory of the whole GPU this often, 0 = never (default: 50)",
     )
+    parser.add_argument(
+        "--max-disk",
+        metavar="SIZE",
+        help="room that a trace may take, such as 2GiB: older steps are told in summary then "
+        "(default: no limit)",
+    )
 
 
 def recording_of(args: argparse.Namespace) -> RecordingOptions:
@@ -153,6 +159,7 @@ def recording_of(args: argparse.Namespace) -> RecordingOptions:
             flight_recorder=args.flight_recorder,
             flight_recorder_bytes=args.flight_memory,
             device_sample_interval_ms=args.device_interval,
+            max_disk=args.max_disk,
         )
     except ValueError as error:
         raise GpuMemTraceError(str(error)) from None
@@ -170,6 +177,8 @@ def command_of(args: argparse.Namespace) -> list[str]:
         command += ["--flight-recorder", options.flight_recorder]
         command += ["--flight-memory", str(options.flight_recorder_bytes)]
     command += ["--device-interval", str(options.device_sample_interval_ms)]
+    if options.max_disk is not None:
+        command += ["--max-disk", str(options.max_disk)]
     if options.output is not None:
         command += ["--output", str(options.output)]
     command += ["--force"] * options.force + ["--quiet"] * options.quiet

@@ -7,6 +7,7 @@ import shlex
 import numpy as np
 from rich.console import Console
 
+from gpumemtrace.analysis.aged import describe_ranges
 from gpumemtrace.analysis.answers import Answers
 from gpumemtrace.analysis.endings import describe_losses
 from gpumemtrace.analysis.facts import flight_recording
@@ -92,6 +93,12 @@ def _what_is_missing(summary: Summary) -> list[str]:
         lines.append(describe_recording(flight))
     if summary.dropped_events:
         lines.append(f"{describe_losses(summary.dropped_events)}.")
+    if aged := summary.check.aged:
+        lines.append(
+            f"Steps {aged.first:,} to {aged.last:,} are summaries, to keep the file small "
+            f"({aged.left_out_events:,} events left out): peaks are exact, blocks are listed only "
+            f"of steps {describe_ranges(aged.detailed)}."
+        )
     if not summary.complete and summary.check.verdict != "recovered":
         lines.append("The trace ended without clean close: what came last may be missing.")
     return lines + explain(summary.check, without=("not_closed",))

@@ -130,6 +130,8 @@ def context_of(facts: TraceFacts, *more: str) -> str:
         parts.append(f"flight recording, {describe_not_kept(facts.flight)}")
     if facts.dropped_events:
         parts.append(f"{format_count(facts.dropped_events, 'event')} lost")
+    if facts.aged:
+        parts.append(f"steps {facts.aged.first:,} to {facts.aged.last:,} summarised")
     return "   ".join([*parts, *more])
 
 

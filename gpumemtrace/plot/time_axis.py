@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from gpumemtrace.analysis.aged import describe_ranges
 from gpumemtrace.analysis.driver_time import Flush
 from gpumemtrace.analysis.facts import TraceFacts
 from gpumemtrace.analysis.peaks import Peak
@@ -39,6 +40,7 @@ __all__ = [
 # Room above the highest line, as a part of its height: the peak's text stands there.
 HEADROOM = 0.16
 _NOTE_COLOR = "#882255"
+_AGED_COLOR = "#999933"
 # Of the width of the picture: between labels, between ticks of steps.
 _LABEL_SPACE = 0.045
 _TICK_SPACE = 0.003
@@ -81,6 +83,7 @@ def facts_of(timeline: Timeline) -> TraceFacts:
         all_records=timeline.all_records,
         dropped_events=0,  # the key tells them
         flight=timeline.flight,
+        aged=timeline.aged,
         devices={device.device: device.facts for device in timeline.devices},
     )
 
@@ -115,7 +118,7 @@ def mark_peak(peak: Peak, factor: int, ax: Axes) -> None:
 
 
 def mark_events(timeline: Timeline, device: DeviceTimeline, ax: Axes) -> None:
-    """Mark failed requests, flushes, uncertain stretches and the user's notes."""
+    """Mark failed requests, flushes, uncertain and summarised stretches and the user's notes."""
     top = 1 / (1 + HEADROOM)  # what marks a time leaves the headroom to the peak's text
     for failure in device.out_of_memory:
         at = failure.time_ns / 1e9
@@ -127,6 +130,8 @@ def mark_events(timeline: Timeline, device: DeviceTimeline, ax: Axes) -> None:
         ax.axvspan(at, at + took, 0, top, **FLUSH_STYLE)
     for begin, finish in device.uncertain_ns / 1e9:
         ax.axvspan(begin, finish, 0, top, **_uncertain_style())
+    for begin, finish in timeline.aged.span_ns / 1e9:
+        ax.axvspan(begin, finish, 0, top, **_aged_style())
     for at_ns, _ in timeline.notes:
         ax.axvline(at_ns / 1e9, 0, top, **_note_style())
 
@@ -148,6 +153,10 @@ def event_handles(timeline: Timeline) -> list[Artist]:
         lost = sum(count for _, count in timeline.gaps)
         label = f"{format_count(lost, 'event')} lost: uncertain" if lost else "uncertain"
         handles.append(Patch(label=label, **_uncertain_style()))
+    if timeline.aged:
+        detail = describe_ranges(timeline.aged.detailed, most=4)
+        label = f"summarised: peak of each phase (full detail: steps {detail})"
+        handles.append(Patch(label=plain(label), **_aged_style()))
     if timeline.notes:
         label = timeline.notes[0][1] if len(timeline.notes) == 1 else f"{len(timeline.notes)} marks"
         handles.append(Line2D([], [], label=plain(label), **_note_style()))
@@ -192,6 +201,10 @@ def _stride(number: npt.NDArray[np.int64], at: npt.NDArray[np.float64], least_sp
 
 def _note_style() -> dict[str, Any]:
     return {"color": line_color(_NOTE_COLOR), "linewidth": 1.0, "linestyle": "-."}
+
+
+def _aged_style() -> dict[str, Any]:
+    return {"facecolor": line_color(_AGED_COLOR), "alpha": 0.12, "linewidth": 0, "zorder": 0}
 
 
 def _uncertain_style() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpumemtrace.analysis.advice import describe_bottleneck
+from gpumemtrace.analysis.aged import describe_ranges
 from gpumemtrace.analysis.endings import describe_losses
 from gpumemtrace.analysis.facts import flight_recording
 from gpumemtrace.analysis.flight_wording import describe_recording
@@ -161,6 +162,13 @@ def _of_recording(results: Results) -> Iterator[Verdict]:
     if (flight := flight_recording(summary.run_record)) is not None:
         text = describe_recording(flight)
         yield Verdict("warning" if flight.events_before else "good", text, "losses")
+    if aged := summary.check.aged:
+        yield Verdict(
+            "good",
+            f"Steps {aged.first:,} to {aged.last:,} are summaries, to keep the file small; in full "
+            f"detail are steps {describe_ranges(aged.detailed)}.",
+            "losses",
+        )
     if summary.check.verdict == "corrupt":
         yield Verdict("bad", "The file is damaged, or events contradict each other.", "losses")
     elif summary.check.verdict == "recovered":

@@ -108,8 +108,6 @@ void write_segment(const Place& place, std::span<const std::uint8_t> input, bool
     header.total_bytes = kSegmentBytes;
     header.ring_capacity = kRingCapacity;
     header.trace_id = kTraceId;
-    header.file_device = status.st_dev;
-    header.file_inode = status.st_ino;
     header.time_resolution_ns = 1 + header.time_resolution_ns % 1000;
     write_at(file, 0, &header, sizeof header);
     alignas(ProgressLog) unsigned char log[sizeof(ProgressLog)];
@@ -121,7 +119,10 @@ void write_segment(const Place& place, std::span<const std::uint8_t> input, bool
       unsigned char* const place_of = log + kRecords + record * sizeof progress;
       std::memcpy(&progress, place_of, sizeof progress);
       progress.staged %= 5;
-      progress.first_sequence %= 2 * kEventsInFile;
+      progress.files[0].device = status.st_dev;
+      progress.files[0].inode = status.st_ino;
+      progress.files[0].first_sequence %= 2 * kEventsInFile;
+      progress.files[1] = {};
       progress.ring_position %= 2 * kRingCapacity;
       std::memcpy(place_of, &progress, sizeof progress);
     }

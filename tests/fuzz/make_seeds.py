@@ -74,9 +74,10 @@ def left_in_memory() -> bytes:
     def event(number: int) -> bytes:
         return struct.pack("<5Q3IhH", 40_000 + number, 512 * number, 512, 0, 0, 1, 0, 0, 0, 1)
 
-    header = struct.pack("<8s2I8Q64x", b"", 0, 0, 0, 0, 0, 0, 0, 10, 0, 0)
+    header = struct.pack("<8s2I6Q64x", b"", 0, 0, 0, 0, 0, 10, 0, 0)
     loss = (3, 1536, 1, 41_000, 42_000)
-    progress = struct.pack("<3QqQqdQ5Q", 25, 2, 8, 40_001, 0, 0, 1.0, 9, *loss)
+    files = (1, 2, 25, 0, 0, 0, 0, 0)
+    progress = struct.pack("<11QqQqdQ5Q", *files, 0, 2, 8, 40_001, 0, 0, 1.0, 9, *loss)
     log = struct.pack("<Q", 1) + bytes(len(progress)) + progress
     ring = b"".join(event(2 + i) + struct.pack("<Q", 9 + i) for i in range(3)).ljust(8 * 64, b"\0")
     stage = (event(0) + event(1)).ljust(4 * 56, b"\0")

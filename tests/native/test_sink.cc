@@ -1,36 +1,21 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <system_error>
 
+#include "folder.h"
 #include "trace/sink.h"
 
 namespace gpumemtrace {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder of the test's own.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "gpumemtrace-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const char* name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
 
 int error_of(const std::string& path, bool overwrite) {
   try {
@@ -39,11 +24,6 @@ int error_of(const std::string& path, bool overwrite) {
   } catch (const std::system_error& error) {
     return error.code().value();
   }
-}
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace

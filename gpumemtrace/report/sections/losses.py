@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpumemtrace.analysis.aged import describe_ranges
 from gpumemtrace.analysis.losses import Loss
 from gpumemtrace.report.results import Results
 
@@ -21,6 +22,8 @@ def gather(results: Results) -> dict[str, Any]:
     check = summary.check
     return {
         "dropped_events": summary.dropped_events,
+        "aged": check.aged.to_dict(),
+        "detail": describe_ranges(check.aged.detailed),
         "complete": summary.complete,
         "verdict": check.verdict,
         "events": summary.events,

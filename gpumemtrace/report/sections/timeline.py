@@ -42,6 +42,7 @@ def gather(results: Results) -> dict[str, Any]:
         "phases": _phases(timeline, timeline.phases),
         "first_work_s": _first_work_ns(timeline) / 1e9,
         "gaps": [{"time_s": at / 1e9, "lost": lost} for at, lost in timeline.gaps[:_MOST_NOTES]],
+        "aged_s": (timeline.aged.span_ns / 1e9)[:_MOST_NOTES].tolist(),
         "notes": [{"time_s": at / 1e9, "text": text} for at, text in timeline.notes[:_MOST_NOTES]],
         "notes_in_all": len(timeline.notes),
     }

@@ -123,7 +123,7 @@ function makeLinesChart(device, context) {
       }),
     ),
     hooks: {
-      drawClear: [(u) => drawUncertain(u, device)],
+      drawClear: [(u) => drawSummarised(u, context.timeline), (u) => drawUncertain(u, device)],
       draw: [(u) => drawMarks(u, device, context)],
     },
     legend,
@@ -147,6 +147,21 @@ function makeLinesChart(device, context) {
 function pressesDown({ device_used: used, ...others }) {
   const highest = (line) => line.reduce((most, value) => (value > most ? value : most), 0);
   return used !== undefined && highest(used) > 5 * Math.max(...Object.values(others).map(highest));
+}
+
+function drawSummarised(chart, { aged_s: stretches }) {
+  const { ctx: context, bbox } = chart;
+  if (!stretches.length) return;
+  context.save();
+  context.beginPath();
+  context.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  context.clip();
+  context.fillStyle = themeColor("summarised");
+  for (const [from, to] of stretches) {
+    const [left, right] = [from, to].map((time) => chart.valToPos(time, "x", true));
+    context.fillRect(left, bbox.top, Math.max(right - left, 1), bbox.height);
+  }
+  context.restore();
 }
 
 function drawUncertain(chart, device) {

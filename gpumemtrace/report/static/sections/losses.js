@@ -16,6 +16,12 @@ renderers.losses = (data, root) => {
     root,
     makeList([
       ["Events lost", number(data.dropped_events)],
+      ...(data.aged.steps
+        ? [
+            ["Steps in summary", `${number(data.aged.first_step)} to ${number(data.aged.last_step)}: ${number(data.aged.left_out_events)} events left out to keep the file small`],
+            ["Steps in full detail", data.detail],
+          ]
+        : []),
       ["The file", data.complete ? "closed in order" : "not closed: what came last may be missing"],
       ["Check", data.verdict],
       ["Frees of blocks from before the trace or a gap", number(data.unseen_allocs)],

@@ -82,6 +82,10 @@ function notesBelow(data, finest) {
   }
   const lost = data.gaps.reduce((sum, gap) => sum + gap.lost, 0);
   if (lost) list.push(`Hatched: events were lost, so the lines are uncertain until the next reading of the counters.`);
+  if (data.aged_s.length) {
+    const stretches = data.aged_s.map(([begin, end]) => `${duration(begin)} to ${duration(end)}`);
+    list.push(`Summarised, with the peak of each phase in place of its events: ${stretches.slice(0, 3).join(", ")}${stretches.length > 3 ? ", …" : ""}.`);
+  }
   if (data.notes.length < data.notes_in_all) {
     list.push(`Showing ${number(data.notes.length)} of ${plural(data.notes_in_all, "mark")}.`);
   }
