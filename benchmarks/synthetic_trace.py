@@ -8,6 +8,7 @@ by piece, so a trace of any size takes little memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,18 @@ def write_trace(
     step_ms: float = 30.0,
     failed_request: bool = False,
     seed: int = 0,
+    max_disk_bytes: int = 0,
+    alter: Callable[[int, dict[str, Any]], dict[str, Any]] | None = None,
 ) -> int:
     """Write about ``events`` allocs and frees; return the number of steps.
 
     ``failed_request``: the last record is a request for 8 GiB that could not be served.
+    ``max_disk_bytes``: see ``FileWriter``. ``alter``: is given the number and the records of each
+    step, and returns those to write.
     """
     random = np.random.default_rng(seed)
     steps = max(events // events_per_step, 1)
-    writer = FileWriter(path, time_resolution_ns=100, overwrite=True)
+    writer = FileWriter(path, time_resolution_ns=100, overwrite=True, max_disk_bytes=max_disk_bytes)
     writer.write_metadata({"script": "synthetic", "torch": "none", "steps": steps})
     writer.write_names(Names(phases={i: (0, name) for i, name in enumerate(PHASES, start=1)}))
     template = [_step(events_per_step, parity) for parity in (0, 1)]
@@ -52,7 +57,7 @@ def write_trace(
         gaps = random.gamma(2.0, 1.0, count)
         records["time_ns"] = (step * step_ns + np.cumsum(gaps) / gaps.sum() * step_ns).astype("i8")
         records["size_bytes"][-1] = step + 1
-        writer.append(records)
+        writer.append(alter(step, records) if alter is not None else records)
     if failed_request:
         writer.append(_failure(int(steps * step_ns)))
     writer.close({"reason": "closed"})
