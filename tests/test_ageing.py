@@ -253,6 +253,7 @@ def test_top_goes_on_when_a_smaller_file_takes_the_place(tmp_path: Path) -> None
 def test_ranges_in_words() -> None:
     assert describe_ranges([]) == "none"
     assert describe_ranges([(0, 11), (500, 500)]) == "0-11, 500"
+    assert describe_ranges([(i, i) for i in range(0, 10, 2)], most=4) == "0, 2, 4, 6, 8"
     assert describe_ranges([(i, i) for i in range(0, 100, 2)], most=4) == (
         "0, 2, … 46 more …, 96, 98"
     )

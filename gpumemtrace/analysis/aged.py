@@ -65,7 +65,7 @@ class AgedParts:
 def describe_ranges(ranges: Sequence[tuple[int, int]], *, most: int = 8) -> str:
     """Return ranges of steps (first, last) in words: ``0-11, 500, 48,001-49,999``."""
     words = [f"{a:,}" if a == b else f"{a:,}-{b:,}" for a, b in ranges]
-    if len(words) > most:
+    if len(words) > most + 1:  # never in place of a single one, which is no longer
         left_out = len(words) - most
         words[most // 2 : -(most - most // 2)] = [f"… {left_out:,} more …"]
     return ", ".join(words) or "none"
