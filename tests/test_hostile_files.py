@@ -47,7 +47,7 @@ def test_a_few_files_made_to_hurt(number: int, here: Path) -> None:
 
 
 def write(path: Path, *, record: object = None, names: object = None) -> TraceFile:
-    writer = _core.FileWriter(str(path), 1, True, 2, 1 << 20)
+    writer = _core.FileWriter(str(path), 1, True, 2, 1 << 20, 0)
     writer.write_metadata(json.dumps({} if record is None else record))
     writer.write_names(json.dumps({} if names is None else names))
     writer.close("{}")
@@ -105,7 +105,7 @@ def test_what_a_terminal_would_obey_is_shown_as_its_code(tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ['{"rank": NaN}', "[" * 100_000, '{"rank": 1e400'])
 def test_what_is_no_json_is_said(text: str, tmp_path: Path) -> None:
     path = tmp_path / "t.gmt"
-    writer = _core.FileWriter(str(path), 1, True, 2, 1 << 20)
+    writer = _core.FileWriter(str(path), 1, True, 2, 1 << 20, 0)
     writer.write_metadata(text)
     writer.close("{}")
     (problem,) = TraceFile(path).problems

@@ -189,7 +189,7 @@ def write_trace(path: Path, draw: random.Random) -> None:
     record = harmed(RECORD, draw, harm) if where in ("record", "all") else RECORD
     tables = harmed(tables, draw, harm) if where in ("names", "all") else tables
     footer = harmed(FOOTER, draw, harm) if where in ("footer", "all") else FOOTER
-    writer = _core.FileWriter(str(path), 1, True, draw.choice((1, 2)), 60)
+    writer = _core.FileWriter(str(path), 1, True, draw.choice((1, 2)), 60, 0)
     writer.write_metadata(json.dumps(record).encode())
     writer.write_names(json.dumps(tables).encode())
     writer.append(columns)
