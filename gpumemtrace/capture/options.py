@@ -95,11 +95,12 @@ class RecordingOptions:
         if self.flight_recorder is not None and not 1 <= self.flight_window_ms <= 7 * 86_400_000:
             raise ValueError(f"flight_recorder is between 1ms and 168h, not {self.flight_recorder}")
         if self.max_disk is not None:
-            _check_integer("max_disk", self.max_disk_bytes, _LEAST_DISK_BYTES, 1 << 62)
+            if not _LEAST_DISK_BYTES <= self.max_disk_bytes <= 1 << 62:
+                raise ValueError(f"max_disk (--max-disk) is 1MiB or more, not {self.max_disk}")
             if self.flight_recorder is not None:
                 raise ValueError(
                     "max_disk is for a trace that grows with the run; a flight recording does not: "
-                    "flight_recorder_bytes limits it"
+                    "flight_recorder_bytes (--flight-memory) limits it"
                 )
         _check_integer("device_sample_interval_ms", self.device_sample_interval_ms, 0, 3_600_000)
 
