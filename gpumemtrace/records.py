@@ -26,6 +26,7 @@ __all__ = [
     "RAW_COLUMNS",
     "Batch",
     "FileSource",
+    "ForwardingSource",
     "MemorySource",
     "RecordSource",
     "Records",
@@ -193,6 +194,49 @@ class MemorySource:
         for start in range(first * self.batch_records, self.record_count, self.batch_records):
             window = slice(start, start + self.batch_records)
             yield [{name: column[window] for name, column in self.records.items()}]
+
+
+class ForwardingSource:
+    """Another source as it is: for a class that changes one thing of it; see `RecordSource`."""
+
+    def __init__(self, source: RecordSource) -> None:
+        """Read from ``source``."""
+        self._source = source
+        self.path: str | None = source.path
+        self.format_version: str = source.format_version
+        self.file_bytes: int = source.file_bytes
+        self.names: Names = source.names
+        self.run_record: Mapping[str, Any] = source.run_record
+        self.footer: Mapping[str, Any] = source.footer
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recording was closed in an orderly way."""
+        return self._source.complete
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong, as far as it has been read."""
+        return self._source.problems
+
+    @property
+    def record_count(self) -> int:
+        """How many records there are; some may turn out to be damaged."""
+        return self._source.record_count
+
+    @property
+    def time_span_ns(self) -> tuple[int, int]:
+        """The times between which the records lie."""
+        return self._source.time_span_ns
+
+    def batches(self) -> Generator[Records, None, None]:
+        """Yield the records, as `pieces` has them."""
+        for piece in self.pieces():
+            yield from piece
+
+    def pieces(self, first: int = 0) -> Generator[Sequence[Records], None, None]:
+        """Yield the same from piece ``first`` on."""
+        yield from self._source.pieces(first)
 
 
 class FileSource:

@@ -7,19 +7,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <exception>
-#include <memory>
-#include <numeric>
 #include <vector>
 
+#include "recording.h"
 #include "trace/byte_reader.h"
 #include "trace/decoder.h"
 #include "trace/encoder.h"
 #include "trace/event_buffer.h"
 #include "trace/history_decoder.h"
 #include "trace/history_encoder.h"
-#include "trace/reader.h"
 
 namespace {
 
@@ -30,53 +27,6 @@ constexpr std::size_t kEnoughEvents = 1'000'000;
 constexpr int kRuns = 12;
 
 using Bytes = std::vector<std::uint8_t>;
-
-// Repeats a short trace until there is enough to measure.
-std::vector<Event> events_of(const char* path) {
-  Reader reader(std::make_unique<FileSource>(path));
-  EventBuffer buffer;
-  const std::size_t chunks = reader.chunks().size();
-  const auto count = static_cast<std::size_t>(reader.count(0, chunks));
-  const EventColumns columns = buffer.columns(count);
-  reader.read(0, chunks, columns);
-  std::vector<Event> events;
-  std::uint64_t offset = 0;
-  while (count != 0 && events.size() < kEnoughEvents) {
-    for (std::size_t i = 0; i < count; ++i) {
-      events.push_back({static_cast<std::uint64_t>(columns.time_ns[i]) + offset, columns.address[i],
-                        columns.size_bytes[i], columns.stream[i], columns.extra[i],
-                        columns.thread[i], columns.site[i], columns.flags[i], columns.device[i],
-                        static_cast<Kind>(columns.kind[i])});
-    }
-    offset = events.back().time + 1000;
-  }
-  return events;
-}
-
-// ns of this thread's processor time.
-double now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
-
-// Each chunk's shortest time in several runs, summed up: what others do to the machine meanwhile
-// seldom hits the same chunk every time.
-class BestTimes {
- public:
-  explicit BestTimes(std::size_t chunks) : best_ns_(chunks, 1e300) {}
-
-  template <class Work>
-  void measure(std::size_t chunk, Work work) {
-    const double begin = now_ns();
-    work();
-    best_ns_[chunk] = std::min(best_ns_[chunk], now_ns() - begin);
-  }
-  double sum_ns() const { return std::accumulate(best_ns_.begin(), best_ns_.end(), 0.0); }
-
- private:
-  std::vector<double> best_ns_;
-};
 
 template <class AnEncoder, class ADecoder>
 void measure(const char* path, int codec, const std::vector<Event>& events,
@@ -90,8 +40,8 @@ void measure(const char* path, int codec, const std::vector<Event>& events,
   const auto restart = [](auto& coder) {
     if constexpr (requires { coder.reset(); }) coder.reset();
   };
-  BestTimes encode_times(chunks.size());
-  BestTimes decode_times(chunks.size());
+  BestTimes encode_times;
+  BestTimes decode_times;
   EventBuffer buffer;
   for (int run = 0; run < kRuns; ++run) {
     restart(encoder);
@@ -125,7 +75,7 @@ void measure(const char* path, int codec, const std::vector<Event>& events,
 int main(int argc, char** argv) {
   try {
     for (int i = 1; i < argc; ++i) {
-      const std::vector<Event> events = events_of(argv[i]);
+      const std::vector<Event> events = events_of(argv[i], kEnoughEvents);
       for (const std::uint64_t resolution_ns : {1ULL, 100ULL, 1000ULL}) {
         measure<Encoder, Decoder>(argv[i], 1, events, resolution_ns);
         measure<HistoryEncoder, HistoryDecoder>(argv[i], 2, events, resolution_ns);

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <memory>
 #include <string>
@@ -20,9 +19,8 @@
 #include "capture/drain.h"
 #include "capture/segment.h"
 #include "paced_producer.h"
-#include "trace/event_buffer.h"
+#include "recording.h"
 #include "trace/history_encoder.h"
-#include "trace/reader.h"
 #include "trace/sink.h"
 
 namespace {
@@ -37,25 +35,10 @@ constexpr std::size_t kRingSlots = std::size_t{1} << 17;
 constexpr std::uint64_t kResolutionNs = 100;
 constexpr int kRuns = 10;
 
-// Repeats a short trace until there is enough to measure.
-std::vector<Event> events_of(const char* path) {
-  Reader reader(std::make_unique<FileSource>(path));
-  EventBuffer buffer;
-  const std::size_t chunks = reader.chunks().size();
-  const auto count = static_cast<std::size_t>(reader.count(0, chunks));
-  const EventColumns columns = buffer.columns(count);
-  reader.read(0, chunks, columns);
-  std::vector<Event> events;
-  std::uint64_t offset = 0;
-  while (count != 0 && events.size() < kEvents) {
-    for (std::size_t i = 0; i < count && events.size() < kEvents; ++i) {
-      events.push_back({static_cast<std::uint64_t>(columns.time_ns[i]) + offset, columns.address[i],
-                        columns.size_bytes[i], columns.stream[i], columns.extra[i],
-                        columns.thread[i], columns.site[i], columns.flags[i], columns.device[i],
-                        static_cast<Kind>(columns.kind[i])});
-    }
-    offset = events.back().time + 1000;
-  }
+// As many as the loop has.
+std::vector<Event> recorded_events(const char* path) {
+  std::vector<Event> events = events_of(path, kEvents);
+  events.resize(std::min(events.size(), kEvents));
   return events;
 }
 
@@ -67,33 +50,6 @@ std::vector<Event> looping_events() {
   }
   return events;
 }
-
-double cpu_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
-
-// The shortest time of each pass in several runs, summed up.
-class BestTimes {
- public:
-  template <class Work>
-  void measure(std::size_t pass, Work work) {
-    const double begin = cpu_ns();
-    work();
-    const double took = cpu_ns() - begin;
-    if (best_ns_.size() <= pass) best_ns_.resize(pass + 1, 1e300);
-    best_ns_[pass] = std::min(best_ns_[pass], took);
-  }
-  double per_event() const {
-    double sum = 0;
-    for (const double ns : best_ns_) sum += ns;
-    return sum / static_cast<double>(kEvents);
-  }
-
- private:
-  std::vector<double> best_ns_;
-};
 
 // Ring and slots, and events put there as if at their times.
 class Fed {
@@ -186,11 +142,12 @@ void measure(const char* name, const std::string& path, const std::vector<Event>
       });
     }
   }
+  const auto count = static_cast<double>(events.size());
   std::printf(
       "{\"trace\": \"%s\", \"drain_ns\": %.1f, \"read_ring_ns\": %.1f, \"encode_ns\": %.1f, "
       "\"bytes_per_event\": %.3f}\n",
-      name, drain_times.per_event(), read_times.per_event(), encode_times.per_event(),
-      bytes / static_cast<double>(events.size()));
+      name, drain_times.sum_ns() / count, read_times.sum_ns() / count,
+      encode_times.sum_ns() / count, bytes / count);
 }
 
 }  // namespace
@@ -203,7 +160,8 @@ int main(int argc, char** argv) {
   try {
     for (int i = 2; i < argc; ++i) {
       const bool is_loop = std::strcmp(argv[i], "--loop") == 0;
-      measure(is_loop ? "loop" : argv[i], argv[1], is_loop ? looping_events() : events_of(argv[i]));
+      measure(is_loop ? "loop" : argv[i], argv[1],
+              is_loop ? looping_events() : recorded_events(argv[i]));
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "drain_cost: %s\n", error.what());

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <new>
 #include <system_error>
 
@@ -85,12 +84,12 @@ std::string ReplacementSink::original_path() const {
   return path;
 }
 
-bool ReplacementSink::give_name() noexcept {
+bool ReplacementSink::give_name() {
   if (has_name_) return true;
   ::unlink(temporary_.c_str());
-  char self[64];
-  std::snprintf(self, sizeof self, "/proc/self/fd/%d", descriptor_);
-  has_name_ = ::linkat(AT_FDCWD, self, AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  const std::string self = descriptor_path(descriptor_);
+  has_name_ =
+      ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) == 0;
   return has_name_;
 }
 

@@ -28,7 +28,7 @@ class ReplacementSink final : public Sink {
   const std::string& path() const noexcept { return path_; }
 
  private:
-  bool give_name() noexcept;
+  bool give_name();
   std::string original_path() const;
 
   int original_;  // the caller's, open until publish()

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpumemtrace.analysis.endings import describe_damage
 from gpumemtrace.analysis.owners import OWNERS, why_unknown
 from gpumemtrace.category_rules import load_category_rules
 from gpumemtrace.errors import GpuMemTraceError
-from gpumemtrace.records import FileSource, Records
+from gpumemtrace.records import FileSource, ForwardingSource, Records
 from gpumemtrace.trace import Trace
-from gpumemtrace.trace_file import Names, Problem
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -105,47 +104,16 @@ def tell_damage(*traces: Trace) -> None:
             )
 
 
-class ProgressSource:
+class ProgressSource(ForwardingSource):
     """A file whose passes are watched."""
 
     def __init__(self, source: FileSource, *, show_after_s: float = _SHOW_AFTER_S) -> None:
         """Watch ``source``."""
-        self._source = source
+        super().__init__(source)
         self._show_after_s = show_after_s
-        self.path: str | None = source.path
-        self.format_version: str = source.format_version
-        self.file_bytes: int = source.file_bytes
-        self.names: Names = source.names
-        self.run_record: Mapping[str, Any] = source.run_record
-        self.footer: Mapping[str, Any] = source.footer
-
-    @property
-    def complete(self) -> bool:
-        """Whether the recording was closed in an orderly way."""
-        return self._source.complete
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """What is wrong, as far as it has been read."""
-        return self._source.problems
-
-    @property
-    def record_count(self) -> int:
-        """How many records there are; some may turn out to be damaged."""
-        return self._source.record_count
-
-    @property
-    def time_span_ns(self) -> tuple[int, int]:
-        """The times between which the records lie."""
-        return self._source.time_span_ns
-
-    def batches(self) -> Generator[Records, None, None]:
-        """Yield the records, and show how far they are."""
-        for piece in self.pieces():
-            yield from piece
 
     def pieces(self, first: int = 0) -> Generator[Sequence[Records], None, None]:
-        """Yield the same from piece ``first`` on."""
+        """Yield the records from piece ``first`` on, and show how far they are."""
         done = 0
         what = f"Reading {self.path}"
         with show_progress(what, is_shown=True, show_after_s=self._show_after_s) as on_progress:
