@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "compute/large_segments.h"
+#include "compute/rounding.h"
+
 namespace gpumemtrace::ageing {
 namespace {
 
@@ -11,10 +14,6 @@ bool begins_phase(const Event& event) noexcept {
 }
 
 constexpr std::uint32_t kNone = UINT32_MAX;
-// Larger blocks may be more than rounding says, and a reader would look for their segment.
-constexpr std::int64_t kLargeBlock = std::int64_t{1} << 20;
-
-constexpr std::int64_t rounded(std::int64_t size) noexcept { return (size + 511) / 512 * 512; }
 
 bool is_left_out_reading(const Event& event) noexcept {
   return event.kind == Kind::kStats && !is_baseline(event) &&
@@ -209,8 +208,9 @@ void Summary::tell_block(const Record& record, Part& part, Event& told) {
   }
   const auto size = static_cast<std::int64_t>(told.size);
   part.told_allocated += record.block_bytes;
-  const bool is_told_by_size =
-      record.block_bytes == rounded(size) && record.block_bytes <= kLargeBlock;
+  // Larger blocks may be more than rounding says, and a reader would look for their segment.
+  const bool is_told_by_size = record.block_bytes == compute::rounded(size) &&
+                               record.block_bytes <= compute::LargeSegments::kSmallSize;
   told.extra = is_told_by_size ? 0 : static_cast<std::uint64_t>(part.told_allocated);
 }
 

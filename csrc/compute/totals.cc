@@ -1,19 +1,13 @@
 #include "compute/totals.h"
 
+#include "compute/rounding.h"
+
 namespace gpumemtrace::compute {
 namespace {
-
-constexpr std::int64_t kBlockRounding = 512;  // PyTorch's kMinBlockSize
 
 // The most that PyTorch's allocator leaves in a block without splitting it: 1 MiB, and with
 // max_split_size_mb up to its kLargeBuffer.
 constexpr std::int64_t kMostUnsplit = std::int64_t{20} << 20;
-
-constexpr std::int64_t rounded(std::int64_t size) noexcept {
-  // Sizes come from a file: one near the end of the range must not overflow.
-  if (size > INT64_MAX - kBlockRounding) return size;
-  return (size + kBlockRounding - 1) / kBlockRounding * kBlockRounding;
-}
 
 // Counters come from a file, so they may be anything; wrapping is defined for unsigned only.
 constexpr std::int64_t add(std::int64_t a, std::int64_t b) noexcept {
