@@ -236,6 +236,25 @@ def test_the_categories_reach_up_to_the_peak(gpt2):
     assert {"parameter", "activation", "optimizer_state"} <= {x["name"] for x in device["layers"]}
 
 
+def test_the_categories_may_begin_long_after_the_trace(chromium, tmp_path):
+    builder = TraceBuilder().phase("init").alloc(512, 50 * MIB, after_ns=10**9)
+    for _ in range(3000):  # more than there are pixels
+        builder.alloc(1 << 30, MIB, after_ns=10**6).free(1 << 30, after_ns=10**6)
+    with opened(chromium, write_page(builder.trace(), tmp_path)) as found:
+        filled = found.ask(
+            """[0.02, 0.5].map((part) => {
+                const over = document.querySelector("#categories .u-over");
+                const canvas = document.querySelector("#categories canvas");
+                const scale = canvas.width / canvas.offsetWidth;
+                const x = scale * (over.offsetLeft + over.offsetWidth * 0.52); // no grid line
+                const y = scale * (over.offsetTop + over.offsetHeight * part);
+                const { data } = canvas.getContext("2d").getImageData(x, y, 40, 1);
+                return data.filter((value, i) => i % 4 === 3 && value === 255).length;
+            })"""
+        )
+    assert filled == [0, 40]  # room above the highest, none below it
+
+
 def test_the_blocks_of_the_peak_add_up_and_are_filtered(gpt2):
     _, truth = recorded.load("gpt2")
     peak = truth["peak"]["allocated_bytes.all.peak"]

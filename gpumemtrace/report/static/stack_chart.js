@@ -34,6 +34,7 @@ function makeStackChart({ label, x, layers, view, tickText, describe, xLabel, in
       return [rows, at];
     }
     for (const [left, begin, end] of pixelColumns(x, first, last, view, width)) {
+      if (begin === end) continue; // before the first row
       let highest = begin;
       for (let row = begin; row < end; row++) if (total(row) > total(highest)) highest = row;
       // The highest fills its pixel, so that it can be seen; what came last holds from there on.
