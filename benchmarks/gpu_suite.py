@@ -125,6 +125,7 @@ def exits(out: Path) -> list[str]:
                 text=True,
                 check=False,
                 timeout=300,
+                cwd=out,  # `-c` would import the package from a checkout
                 env={**os.environ, "PYTHONPATH": str(SUPPORT), **trace},
             )
             (out / "logs").mkdir(exist_ok=True)
