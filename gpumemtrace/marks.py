@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,9 @@ class Step:
 class Steps:
     """The completed steps of a trace, as a sequence of `Step` and as int64 arrays.
 
-    ``number``; ``start_ns``, ``end_ns``; ``first_event``, ``end_event`` (exclusive).
+    ``number``; ``start_ns``, ``end_ns``; ``first_event``, ``end_event`` (exclusive); ``count``: how
+    many steps a row stands for, 1 but where a limit of disk space left several told as one, by the
+    number of the first. ``len()`` counts rows, `total` the steps of the run.
     """
 
     number: npt.NDArray[np.int64]
@@ -72,6 +75,18 @@ class Steps:
     end_ns: npt.NDArray[np.int64]
     first_event: npt.NDArray[np.int64]
     end_event: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]
+
+    @property
+    def total(self) -> int:
+        """How many steps were completed, those that are told as one too."""
+        return int(self.count.sum())
+
+    @property
+    def singles(self) -> Steps:
+        """The steps that are told one by one: what is asked per step is known of these."""
+        kept = self.count == 1
+        return Steps(**{name: column[kept] for name, column in vars(self).items()})
 
     def __len__(self) -> int:
         return len(self.number)
@@ -177,6 +192,28 @@ class Marks:
         chosen = np.isin(self.records["kind"], kinds)
         return {name: column[chosen] for name, column in self.records.items()}
 
+    @cached_property
+    def together(self) -> dict[int, int]:
+        """How many steps are told as one, by the number of the first of them."""
+        aged = self.of(Kind.AGED)
+        pairs = zip(aged["step"].tolist(), aged["flags"].tolist(), strict=True)
+        return {step: count for step, count in pairs if count > 1}
+
+    def counts_of(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return how many steps are told by each of the given numbers: 1 for most."""
+        counts = np.ones(len(number), np.int64)
+        if self.together:
+            first, count = np.array(sorted(self.together.items()), np.int64).T
+            place = np.minimum(np.searchsorted(first, number), len(first) - 1)
+            is_told = first[place] == number
+            counts[is_told] = count[place[is_told]]
+        return counts
+
+    def numbers_of(self, step: int) -> str:
+        """Return the number of a step, or of all that are told as this one: ``33-303``."""
+        count = self.together.get(step, 1)
+        return str(step) if count == 1 else f"{step}-{step + count - 1}"
+
     def steps(self) -> Steps:
         """Return the completed steps: each mark that is not `StepFlags.SET` ended one."""
         marks = self.of(Kind.STEP)
@@ -190,12 +227,14 @@ class Marks:
         if self.begins_at_step or self.begins_inside_step:
             ended[:1] = False
         count = len(ended)
+        number = number[:count][ended].astype(np.int64)
         return Steps(
-            number=number[:count][ended].astype(np.int64),
+            number=number,
             start_ns=start_ns[:count][ended].astype(np.int64),
             end_ns=marks["time_ns"][ended],
             first_event=first_event[:count][ended].astype(np.int64),
             end_event=marks["event"][ended],
+            count=self.counts_of(number),
         )
 
     def phases(self, paths: tuple[tuple[str, ...], ...]) -> PhaseSpans:

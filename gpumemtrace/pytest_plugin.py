@@ -142,14 +142,14 @@ def _judge(item: pytest.Item, path: Path, rules: list[tuple[Any, int]]) -> str |
     trace = gpumemtrace.open(path)
     complaints = []
     for rule, least_steps in rules:
-        if len(trace.steps) < least_steps:
-            steps = format_count(len(trace.steps), "step")
-            are = "is" if len(trace.steps) == 1 else "are"
+        if trace.steps.total < least_steps:
+            steps = format_count(trace.steps.total, "step")
+            are = "is" if trace.steps.total == 1 else "are"
             complaints.append(
                 f"{rule.name}: {steps} {are} too few to tell, {least_steps} are asked for (a step "
                 "ends with optimizer.step() or gpumemtrace.step())"
             )
-    long_enough = [rule for rule, least_steps in rules if len(trace.steps) >= least_steps]
+    long_enough = [rule for rule, least_steps in rules if trace.steps.total >= least_steps]
     budget = check_budget([trace], long_enough)
     complaints += [_in_words(found) for found in budget.findings if found.verdict != "ok"]
     for doubt in budget.doubts:

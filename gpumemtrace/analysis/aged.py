@@ -11,24 +11,27 @@ import numpy.typing as npt
 
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace_data import TraceData
+from gpumemtrace.units import format_count
 
-__all__ = ["AgedParts", "describe_ranges", "find_aged"]
+__all__ = ["AgedParts", "describe_ranges", "describe_steps", "find_aged"]
 
 
 @dataclass(frozen=True)
 class AgedParts:
     """What ageing (``max_disk``) has left of the older steps of a trace or slice.
 
-    ``step``: int64, ascending, the steps that are summarised; several told as one have the number
-    of the first. ``span_ns``: int64 array (n, 2), the stretches of time that they take up.
-    ``first``, ``last``: the lowest and highest summarised step, -1 without one. ``detailed``: the
-    steps in full detail, as ranges (first, last). ``merged_steps``: how many of the summarised
-    steps share their summary with others; from ``first_single_step`` on none does.
+    ``step``: int64, ascending, a summary each; several steps told as one have the number of the
+    first. ``steps``: how many steps these stand for. ``span_ns``: int64 array (n, 2), the stretches
+    of time that they take up. ``first``, ``last``: the lowest and highest summarised step, -1
+    without one. ``detailed``: the steps in full detail, as ranges (first, last). ``merged_steps``:
+    how many of the summarised steps share their summary with others, so that nothing is known of
+    each, nor of phases; from ``first_single_step`` on none does.
     ``left_out_events``: allocs and frees that are not in the file any more, of blocks that came and
     went within their step; ``left_out_bytes``: what these allocs requested.
     """
 
     step: npt.NDArray[np.int64]
+    steps: int
     span_ns: npt.NDArray[np.int64]
     last: int
     detailed: tuple[tuple[int, int], ...]
@@ -52,7 +55,8 @@ class AgedParts:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-like values. Keys are added by later versions, none goes away."""
         return {
-            "steps": len(self.step),
+            "steps": self.steps,
+            "summaries": len(self.step),
             "first_step": self.first if self else None,
             "last_step": self.last if self else None,
             "merged_steps": self.merged_steps,
@@ -71,25 +75,27 @@ def describe_ranges(ranges: Sequence[tuple[int, int]], *, most: int = 8) -> str:
     return ", ".join(words) or "none"
 
 
+def describe_steps(steps: int, aged: AgedParts) -> str:
+    """Return the steps of a run in words: ``9,000 steps (8,424 in summary only)``."""
+    kept = f" ({aged.steps:,} in summary only)" if aged.steps else ""
+    return f"{format_count(steps, 'step')}{kept}"
+
+
 def find_aged(trace: TraceData) -> AgedParts:
     """Say which steps are summarised, and which are in full detail; the unfinished one counts."""
     records = trace.records(Kind.AGED)
     step = np.unique(records["step"].astype(np.int64))
     if not len(step):
-        return AgedParts(step, np.zeros((0, 2), np.int64), -1, (), 0, 0, 0, 0)
+        return AgedParts(step, 0, np.zeros((0, 2), np.int64), -1, (), 0, 0, 0, 0)
     number, start_ns, end_ns = _rows(trace)
     is_aged = np.isin(number, step)
     at = np.flatnonzero(is_aged)
     runs = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
-    # Steps told as one: how many, by the number of the first.
-    together = {
-        int(first): int(count)
-        for first, count in zip(records["step"], records["flags"], strict=True)
-        if count > 1
-    }
+    together = trace.marks.together
     last = int(step[-1])
     return AgedParts(
         step=step,
+        steps=int(trace.marks.counts_of(step).sum()),
         span_ns=np.array([(start_ns[run[0]], end_ns[run[-1]]) for run in runs], np.int64),
         last=last + together.get(last, 1) - 1,
         detailed=_ranges(number[~is_aged]),

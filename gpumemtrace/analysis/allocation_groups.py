@@ -36,7 +36,10 @@ class AllocationGroup:
 
 @dataclass(frozen=True)
 class GroupUse:
-    """How many allocations a group has, and in how many steps there is one of them."""
+    """How many allocations a group has, and in how many steps there is one of them.
+
+    Steps that were summarised to keep the file small don't count: most of theirs are left out.
+    """
 
     count: int
     steps: int
@@ -57,18 +60,18 @@ class AllocationGroupFinder:
         # Device, phase, owner (-1 where it is not asked for), size; count, steps.
         self._tables: list[npt.NDArray[np.int64]] = []
         self._rows = 0
-        # The step in which the last batch ended, and its groups so far.
-        self._step = -1
-        self._in_step: set[tuple[int, ...]] = set()
+        # Of the step in which the last batch ended: its groups so far, and whether it has aged.
+        self._open = np.zeros((0, _KEYS + 2), np.int64)
+        self._aged: set[int] = set()
 
     def begin(self, initial: Mapping[int, Mapping[str, int]]) -> None:
         """Take the lines as they are before the first record: they don't matter here."""
 
     def feed(self, batch: Batch, lines: Lines) -> None:
         """Take the next batch."""
-        rows = np.flatnonzero(batch.raw["kind"] == Kind.ALLOC)
-        if not len(rows):
+        if not len(batch):
             return
+        rows = np.flatnonzero(batch.raw["kind"] == Kind.ALLOC)
         columns = [batch.raw["device"], batch.phase, batch.raw["size_bytes"], batch.step]
         device, phase, size, step = (column[rows].astype(np.int64) for column in columns)
         ones = np.ones(len(rows), np.int64)
@@ -76,20 +79,12 @@ class AllocationGroupFinder:
         if self._owner_of is not None:
             owner = self._owner_of[self._sites.clipped(batch.raw["site"][rows])]
         table = np.column_stack([device, phase, owner, size, step, ones])
-        last = int(step[-1])
-        in_steps = _summed(table, keys=_KEYS + 1)
-        group, of_step = in_steps[:, :_KEYS], in_steps[:, _KEYS]
-        steps = np.ones(len(in_steps), np.int64)
-        # A step that began in an earlier batch has some of its groups already.
-        for row in np.flatnonzero(of_step == self._step).tolist():
-            steps[row] = tuple(group[row].tolist()) not in self._in_step
-        if last != self._step:
-            self._step, self._in_step = last, set()
-        self._in_step |= {tuple(key) for key in group[of_step == last].tolist()}
-        self._add(np.column_stack([group, in_steps[:, _KEYS + 1], steps]))
+        self._aged |= set(batch.step[batch.rows_of(Kind.AGED)].tolist())
+        self._close_steps(np.vstack([self._open, table]), open_step=int(batch.step[-1]))
 
     def finish(self) -> dict[AllocationGroup, GroupUse]:
         """Return how each group is used."""
+        self._close_steps(self._open, open_step=None)
         self._sum_up()
         return {
             AllocationGroup(
@@ -101,6 +96,16 @@ class AllocationGroupFinder:
             for table in self._tables
             for device, phase, owner, size, count, steps in table.tolist()
         }
+
+    def _close_steps(self, table: npt.NDArray[np.int64], *, open_step: int | None) -> None:
+        """Add what the steps of ``table`` have, but for the open one, which may go on."""
+        in_steps = _summed(table, keys=_KEYS + 1)
+        is_open = in_steps[:, _KEYS] == open_step
+        self._open = in_steps[is_open]
+        closed = in_steps[~is_open & ~np.isin(in_steps[:, _KEYS], list(self._aged))]
+        self._aged &= {open_step}
+        ones = np.ones(len(closed), np.int64)
+        self._add(np.column_stack([closed[:, :_KEYS], closed[:, _KEYS + 1], ones]))
 
     def _add(self, table: npt.NDArray[np.int64]) -> None:
         table = _summed(table, keys=_KEYS)
@@ -117,6 +122,8 @@ class AllocationGroupFinder:
 
 def _summed(table: npt.NDArray[np.int64], *, keys: int) -> npt.NDArray[np.int64]:
     """Return a row for each different beginning of ``keys`` columns, the other columns summed."""
+    if not len(table):
+        return table
     table = table[np.lexsort(table[:, :keys].T)]
     is_first = np.ones(len(table), np.bool_)
     is_first[1:] = (table[1:, :keys] != table[:-1, :keys]).any(axis=1)

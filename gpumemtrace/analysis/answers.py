@@ -19,6 +19,7 @@ from gpumemtrace.analysis.advice import (
     advise,
     find_bottleneck,
 )
+from gpumemtrace.analysis.aged import find_aged
 from gpumemtrace.analysis.categories import (
     CATEGORY_NAMES,
     Categories,
@@ -33,6 +34,7 @@ from gpumemtrace.analysis.lines import LineConsumer, LineStream, feed_lines
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, live_set_at
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
+from gpumemtrace.analysis.rest import split_rest
 from gpumemtrace.analysis.retention import RetentionFinder
 from gpumemtrace.analysis.step_times import StepTimes, time_steps
 from gpumemtrace.analysis.summary import DeviceSummary, Summary, SummaryBuilder
@@ -47,6 +49,7 @@ class DeviceAnswers:
     """One device.
 
     ``category_bytes``: category -> bytes at the peak of the run, those that are not 0; they and
+    ``summarised_bytes`` (of blocks that are only in the summary of an aged step) and
     ``not_seen_bytes`` (of blocks that the trace has not seen) add up to the allocated peak, 0 bytes
     off. ``places``, ``composition``: every step at its own peak. ``bottleneck``: None if nothing
     was allocated. ``gaps``: between the five lines; None where the device has no lines.
@@ -56,6 +59,7 @@ class DeviceAnswers:
     places: PeakPlaces
     composition: PeakComposition
     category_bytes: dict[str, int]
+    summarised_bytes: int
     not_seen_bytes: int
     bottleneck: Bottleneck | None
     advice: tuple[Advice, ...]
@@ -71,6 +75,7 @@ class DeviceAnswers:
         """Return what the summary of the device does not have, as JSON-like values."""
         return {
             "categories_at_peak": dict(self.category_bytes),
+            "summarised_at_peak_bytes": self.summarised_bytes,
             "not_seen_at_peak_bytes": self.not_seen_bytes,
             "bottleneck": None if self.bottleneck is None else self.bottleneck.to_dict(),
             "advice": [advice.to_dict() for advice in self.advice],
@@ -198,6 +203,8 @@ def _answer(
 ) -> DeviceAnswers:
     row = _peak_row(places)
     at_peak = composition.category_bytes[row]
+    rest = places.lines["allocated"] - composition.category_bytes.sum(axis=1)
+    summarised, not_seen = split_rest(rest, find_aged(trace).covers(places.number))
     by_name = {name: int(size) for name, size in zip(CATEGORY_NAMES, at_peak, strict=True) if size}
     figures = PeakFigures(
         allocated_bytes=device.highest.size_bytes,
@@ -216,7 +223,8 @@ def _answer(
         places=places,
         composition=composition,
         category_bytes=by_name,
-        not_seen_bytes=device.highest.size_bytes - int(at_peak.sum()),
+        summarised_bytes=int(summarised[row]),
+        not_seen_bytes=int(not_seen[row]),
         bottleneck=find_bottleneck(figures),
         advice=advise(figures),
         growth=growth,

@@ -214,7 +214,7 @@ class _Reading:
         if rule.device is not None and rule.device not in devices:
             return f"no device {rule.device}: there are {', '.join(map(str, devices))}"
         if isinstance(rule, GrowthRule):
-            steps = max(len(reading.trace.steps) for reading in readings)
+            steps = max(reading.trace.steps.total for reading in readings)
             return f"{steps} steps are too few to tell: more than {LEAST_STEPS} must be judged"
         assert isinstance(rule, LimitRule)
         answers = self.answers(rule.steps)

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpumemtrace import _core
+from gpumemtrace.analysis.aged import find_aged
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
 from gpumemtrace.analysis.lines import Lines, feed_lines
+from gpumemtrace.analysis.rest import split_rest
 from gpumemtrace.records import Batch
 from gpumemtrace.trace_data import TraceData
 
@@ -31,14 +33,17 @@ class CategoryTimeline:
 
     A slice begins with what the records before it left in use, at its first instant.
     ``time_ns`` int64 (n); ``allocated_bytes`` int64 (n); ``category_bytes`` int64 (n, 8), columns
-    `CATEGORY_NAMES`; ``rest_bytes`` int64 (n): what the line says beyond the blocks that the trace
-    has seen (some came before it, or were lost). Each row with its rest adds up to the line.
+    `CATEGORY_NAMES`; ``summarised_bytes`` int64 (n): of blocks that came and went within a step
+    that was summarised to keep the file small; ``rest_bytes`` int64 (n): what the line says beyond
+    the blocks that the trace has seen (some came before it, or were lost). Each row with these two
+    adds up to the line.
     """
 
     device: int
     time_ns: npt.NDArray[np.int64]
     allocated_bytes: npt.NDArray[np.int64]
     category_bytes: npt.NDArray[np.int64]
+    summarised_bytes: npt.NDArray[np.int64]
     rest_bytes: npt.NDArray[np.int64]
 
     def envelope(
@@ -139,7 +144,9 @@ class CategoryReader:
         self._before = self._device[self._position == _BEFORE]
         self._at_begin = np.zeros((len(self._before), len(CATEGORY_NAMES)), np.int64)
         self._groups = _core.LiveGroups(categories.category_id, len(trace.phase_names))
+        self._aged = find_aged(trace)
         self._sums: list[npt.NDArray[np.int64]] = []
+        self._is_aged = [np.zeros(len(self._before), np.bool_)]
         self._done = 0
 
     def feed(self, batch: Batch) -> None:
@@ -154,17 +161,23 @@ class CategoryReader:
         rows = self._position[mine] - self._done
         sums = self._groups.feed(batch.raw, batch.step, batch.phase, rows, self._device[mine])
         self._sums.append(sums[0])
+        self._is_aged.append(self._aged.covers(batch.step[rows]))
         self._done = end
 
     def finish(self) -> tuple[CategoryTimeline, ...]:
         """Return what was found."""
         by_category = np.empty((len(self._position), len(CATEGORY_NAMES)), np.int64)
         by_category[self._order] = np.vstack([self._at_begin, *self._sums])
+        is_aged = np.empty(len(self._position), np.bool_)
+        is_aged[self._order] = np.concatenate(self._is_aged)
         result, first = [], 0
         for one, (_, time_ns, allocated) in self._places.items():
-            mine_of = by_category[first : first + len(time_ns)]
-            rest = allocated - mine_of.sum(axis=1)
-            result.append(CategoryTimeline(one, time_ns, allocated, mine_of, rest))
+            mine = slice(first, first + len(time_ns))
+            rest = allocated - by_category[mine].sum(axis=1)
+            summarised, rest = split_rest(rest, is_aged[mine])
+            result.append(
+                CategoryTimeline(one, time_ns, allocated, by_category[mine], summarised, rest)
+            )
             first += len(time_ns)
         return tuple(result)
 

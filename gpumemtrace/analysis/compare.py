@@ -187,7 +187,7 @@ class Comparison:
 class _Side:
     trace: TraceData
     summary: Summary
-    steps: int
+    detailed_steps: int
     step_time_s: float | None
     groups: dict[AllocationGroup, GroupUse]
     devices: dict[int, DeviceAnswers]
@@ -217,7 +217,7 @@ def compare_traces(a: TraceData, b: TraceData, *, by: str | None = None) -> Comp
     return Comparison(
         a=first.summary,
         b=second.summary,
-        steps=Difference(first.steps, second.steps),
+        steps=Difference(first.summary.steps, second.summary.steps),
         step_time_s=None if no_times else Difference(first.step_time_s, second.step_time_s),
         no_times=no_times,
         devices=tuple(
@@ -240,12 +240,14 @@ def _why_no_times(a: Summary, b: Summary) -> str | None:
 def _read(trace: TraceData, by: str | None) -> _Side:
     groups = AllocationGroupFinder(trace, by=by if by in OWNERS else None)
     answers = find_answers(trace, groups)
-    steps = trace.steps
+    steps = trace.steps.singles
     durations = steps.end_ns - steps.start_ns
     return _Side(
         trace=trace,
         summary=answers.summary,
-        steps=len(steps),
+        detailed_steps=int(
+            np.count_nonzero(~answers.summary.check.aged.covers(trace.steps.number))
+        ),
         step_time_s=float(np.median(durations)) / 1e9 if len(steps) else None,
         groups=groups.finish(),
         devices={device.summary.device: device for device in answers.devices},
@@ -265,7 +267,9 @@ def _compare_device(
         category_bytes=_compare_categories(all_a, all_b),
         growth=Difference(_growth(all_a), _growth(all_b)),
         phases=_compare_phases(of_a, of_b, times_count=times_count),
-        groups=compare_groups(number, a.groups, b.groups, a_steps=a.steps, b_steps=b.steps),
+        groups=compare_groups(
+            number, a.groups, b.groups, a_steps=a.detailed_steps, b_steps=b.detailed_steps
+        ),
         out_of_memory=(a.out_of_memory(number), b.out_of_memory(number)),
         by=by,
         group_bytes={} if by is None else _compare_peak_groups(number, a, b, by),
@@ -298,9 +302,11 @@ def _peak(device: DeviceSummary | None, line: str) -> int | None:
 def _step_peak(device: DeviceSummary | None) -> float | None:
     if device is None:
         return None
-    peaks = device.peaks.steps.peak["allocated"]
+    steps = device.peaks.steps
     # The last one is the unfinished step.
-    return float(np.median(peaks[:-1] if len(peaks) > 1 else peaks))
+    complete = slice(0, max(len(steps.number) - 1, 1))
+    peaks, counts = steps.peak["allocated"][complete], steps.count[complete]
+    return float(np.median(np.repeat(peaks, counts)))
 
 
 def _growth(device: DeviceAnswers | None) -> float | None:

@@ -189,7 +189,7 @@ def find_growth(
     """
     if categories is None:
         categories = find_categories(trace)
-    peaks, kept = PeakFinder(trace.phase_names), RetentionFinder(trace, categories)
+    peaks, kept = PeakFinder(trace), RetentionFinder(trace, categories)
     stream = feed_lines(trace, peaks, kept)
     return judge_growth(trace, stream, peaks.finish(stream), kept, from_step=from_step)
 
@@ -212,7 +212,9 @@ def judge_growth(
 def _judge(
     trace: TraceData, peaks: DevicePeaks, kept: DeviceRetention, from_step: int | None
 ) -> DeviceGrowth:
-    retained = RetainedSteps(peaks.steps.number[kept.ordinal], kept.groups, kept.retained_bytes)
+    # Of steps that are told as one it is the end of the last.
+    ends = peaks.steps.number + peaks.steps.count - 1
+    retained = RetainedSteps(ends[kept.ordinal], kept.groups, kept.retained_bytes)
     kept, number = kept.by_phase(), retained.number
     # Rows that stand for several steps have no rate per step.
     first_single = find_aged(trace).first_single_step
@@ -239,7 +241,7 @@ def _judge(
     return DeviceGrowth(
         device=kept.device,
         verdict=verdict,
-        steps=len(trace.steps),
+        steps=trace.steps.total,
         from_step=int(number[start]) if is_known else None,
         to_step=int(number[-1]) if is_known else None,
         rate=None if shown is None else shown.slope,
@@ -252,7 +254,7 @@ def _judge(
         capacity_bytes=capacity,
         headroom_bytes=headroom,
         reserved_headroom_bytes=reserved_headroom,
-        survivors=_survivors_by_age(kept),
+        survivors=_survivors_by_age(kept, peaks.steps.count),
         retained=retained,
     )
 
@@ -300,11 +302,14 @@ def _steps_until_full(rate: Rate | None, headroom: int | None) -> int | None:
     return max(int(headroom / rate.slope.value), 0)
 
 
-def _survivors_by_age(kept: DeviceRetention) -> tuple[Survivors, ...]:
-    """Ages in ranges that double: 0, 1, 2-3, 4-7, …"""
+def _survivors_by_age(
+    kept: DeviceRetention, steps_told: npt.NDArray[np.int64]
+) -> tuple[Survivors, ...]:
+    """Ages in ranges that double: 0, 1, 2-3, 4-7, …; of steps told as one, that of the first."""
     if not len(kept.ordinal):
         return ()
-    age = kept.ordinal[-1] - kept.ordinal
+    completed = (np.cumsum(steps_told) - steps_told)[kept.ordinal]
+    age = completed[-1] - completed
     alive = kept.survivor_bytes.sum(axis=1)
     result = []
     youngest = 0

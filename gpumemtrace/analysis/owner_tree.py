@@ -17,7 +17,8 @@ from gpumemtrace.analysis.allocated_bytes import SiteBytes, find_allocated_bytes
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, Categories, find_categories
 from gpumemtrace.analysis.owners import NO_MODULE
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
-from gpumemtrace.schema import StackState
+from gpumemtrace.analysis.rest import SUMMARISED
+from gpumemtrace.schema import Kind, StackState
 from gpumemtrace.sites import NO_STACK, Sites
 from gpumemtrace.trace_data import TraceData
 
@@ -103,6 +104,7 @@ def trees_of(
             yield OwnerTree(by, "peak", _of_peak(trace.sites, peak, by))
             found = allocated.get(peak.device)
             rows = [] if found is None else _rows_of_allocated(trace.sites, found, by)
+            rows += _left_out(trace, peak.device)
             yield OwnerTree(by, "allocated", _grow(rows))
 
     return tuple(DeviceOwners(peak.device, peak, tuple(trees(peak))) for peak in peaks)
@@ -114,9 +116,7 @@ def _of_peak(sites: Sites, peak: PeakLiveSet, by: str) -> OwnerNode:
     size = blocks.requested_bytes if of_requests else blocks.allocated_bytes
     owner = owners.module if by == "module" else sites.clipped(owners.site)
     rows = _rows(owner, blocks.category_id, size, np.ones(len(size), np.int64), _path(sites, by))
-    rest = sum(peak.rest_bytes.values())
-    if rest:
-        rows.append((("not seen by the trace",), None, rest, 0))
+    rows += [((name,), None, size, 0) for name, size in peak.named_rest_bytes.items()]
     return _grow(rows)
 
 
@@ -124,6 +124,14 @@ def _rows_of_allocated(sites: Sites, found: SiteBytes, by: str) -> list[_Row]:
     site = sites.clipped(found.site)
     owner = sites.module[site] if by == "module" else site
     return _rows(owner, found.category_id, found.size_bytes, found.allocs, _path(sites, by))
+
+
+def _left_out(trace: TraceData, device: int) -> list[_Row]:
+    """What was allocated and freed within steps that are summarised: nobody knows by whom."""
+    aged = trace.records(Kind.AGED)
+    mine = aged["device"] == device
+    allocs, size_bytes = int(aged["address"][mine].sum()), int(aged["size_bytes"][mine].sum())
+    return [((SUMMARISED,), None, size_bytes, allocs)] if allocs else []
 
 
 def _rows(

@@ -19,6 +19,7 @@ from gpumemtrace.analysis.live_set import GROUPINGS, LiveGroup, LiveSet, sum_gro
 from gpumemtrace.analysis.owners import OWNERS, Owners, find_owners
 from gpumemtrace.analysis.peak_composition import PeakComposer, PeakComposition
 from gpumemtrace.analysis.peak_places import PeakPlaceFinder, PeakPlaces
+from gpumemtrace.analysis.rest import NOT_SEEN, SUMMARISED, split_rest
 from gpumemtrace.html_tables import html_table
 from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import format_bytes
@@ -27,8 +28,8 @@ __all__ = ["PeakLiveSet", "StepPeaks", "find_peak_live_set", "live_set_at"]
 
 # What of a line is no block that the trace knows.
 _REST_NAMES = {
-    "not_seen": "not seen by the trace",
-    "left_out": "left out of the summary",
+    "not_seen": NOT_SEEN,
+    "summarised": SUMMARISED,
     "pending_free": "waiting for another stream",
     "cached": "cached by the allocator",
 }
@@ -39,7 +40,8 @@ class StepPeaks:
     """Each step at its own peak; a row per step, in order of time, the unfinished last one too.
 
     ``number``, ``size_bytes``, ``time_ns``, ``event`` int64; ``phase`` int32, the phase that set
-    the peak, index into `Trace.phase_names`, -1 = none. ``category_bytes``: int64 array (steps, 8),
+    the peak, index into `Trace.phase_names`, -1 = none; ``count``: how many steps a row stands for,
+    see `gpumemtrace.marks.Steps`. ``category_bytes``: int64 array (steps, 8),
     columns `CATEGORY_NAMES`; ``phase_bytes``: int64 array (steps, phases + 1), by phase of birth,
     blocks born outside of phases first. ``rest_bytes``: what is no block that the trace knows, see
     `PeakLiveSet.rest_bytes`. Each row of either, with its rest, adds up to ``size_bytes``.
@@ -50,6 +52,7 @@ class StepPeaks:
     time_ns: npt.NDArray[np.int64]
     event: npt.NDArray[np.int64]
     phase: npt.NDArray[np.int32]
+    count: npt.NDArray[np.int64]
     category_bytes: npt.NDArray[np.int64]
     phase_bytes: npt.NDArray[np.int64]
     rest_bytes: dict[str, npt.NDArray[np.int64]]
@@ -67,7 +70,8 @@ class PeakLiveSet:
     ``blocks``.
     ``rest_bytes``: parts of the line that are no block of ``blocks``, by name: ``not_seen`` (the
     line says more than the blocks that the trace has seen: some came before it, or were lost in a
-    gap; negative where frees were lost), and for the lines *active* and *reserved*
+    gap; negative where frees were lost), ``summarised`` (of blocks that came and went within a step
+    that was summarised; only where there is such a step), and for the lines *active* and *reserved*
     ``pending_free`` and ``cached``. ``steps``: every step's own peak.
     """
 
@@ -85,6 +89,11 @@ class PeakLiveSet:
     steps: StepPeaks
     phase_names: tuple[str, ...]
 
+    @property
+    def named_rest_bytes(self) -> dict[str, int]:
+        """``rest_bytes`` that are not 0, by the names that views have for them."""
+        return {_REST_NAMES[name]: size for name, size in self.rest_bytes.items() if size}
+
     def group_by(self, by: str) -> tuple[LiveGroup, ...]:
         """Return the peak in groups, largest first; their bytes add up to ``size_bytes``.
 
@@ -100,20 +109,13 @@ class PeakLiveSet:
             groups = self.blocks.group_by(
                 by, step=self.step, phase_names=self.phase_names, of_requests=of_requests
             )
-        rest = [
-            LiveGroup(_REST_NAMES[self._rest_name(name)], size, None)
-            for name, size in self.rest_bytes.items()
-            if size
-        ]
+        rest = [LiveGroup(name, size, None) for name, size in self.named_rest_bytes.items()]
         return tuple(sorted([*groups, *rest], key=lambda group: -group.size_bytes))
 
     def _group_by_owner(self, by: str, *, of_requests: bool) -> tuple[LiveGroup, ...]:
         blocks, owners = self.blocks, self.owners
         size = blocks.requested_bytes if of_requests else blocks.allocated_bytes
         return sum_groups(*owners.keys(by), size)
-
-    def _rest_name(self, name: str) -> str:
-        return "left_out" if name == "not_seen" and self.is_summarised else name
 
     def _repr_html_(self) -> str:
         """Show itself in a notebook: what owns the peak, by category."""
@@ -154,6 +156,7 @@ class PeakLiveSet:
             "rest_bytes": dict(self.rest_bytes),
             "steps": {
                 "number": steps.number.tolist(),
+                "count": steps.count.tolist(),
                 "bytes": steps.size_bytes.tolist(),
                 "phase": [phases[i + 1] for i in steps.phase.tolist()],
                 "category_bytes": _by_name(CATEGORY_NAMES, steps.category_bytes),
@@ -203,7 +206,12 @@ def live_set_at(
 ) -> PeakLiveSet:
     """Return what was in use at place ``chosen``, the one that ``made_of`` was to look into."""
     assert made_of.blocks is not None
+    aged = find_aged(trace)
+    is_aged = aged.covers(places.number)
     rest = _rest(places.lines, made_of.category_bytes.sum(axis=1), line)
+    if aged:
+        summarised, rest["not_seen"] = split_rest(rest["not_seen"], is_aged)
+        rest["summarised"] = summarised
     phase = int(places.phase[chosen])
     return PeakLiveSet(
         device=places.device,
@@ -213,7 +221,7 @@ def live_set_at(
         event=int(places.event[chosen]),
         step=int(places.number[chosen]),
         phase=trace.phase_name(phase),
-        is_summarised=bool(find_aged(trace).covers(places.number[chosen : chosen + 1])[0]),
+        is_summarised=bool(is_aged[chosen]),
         blocks=made_of.blocks,
         owners=find_owners(trace, made_of.blocks.alloc, made_of.blocks.allocated_bytes),
         rest_bytes={name: int(part[chosen]) for name, part in rest.items()},
@@ -223,6 +231,7 @@ def live_set_at(
             time_ns=places.time_ns,
             event=places.event,
             phase=places.phase.astype(np.int32),
+            count=trace.marks.counts_of(places.number),
             category_bytes=made_of.category_bytes,
             phase_bytes=made_of.phase_bytes,
             rest_bytes=rest,

@@ -45,11 +45,18 @@ class StepLines:
 
     ``number``: int64, steps in order of time, the unfinished last one too; ``peak`` and ``end``:
     line name -> int64 bytes of that length. A step's peak includes the value with which it begins.
+    ``count``: int64, how many steps a row stands for, see `gpumemtrace.marks.Steps`.
     """
 
     number: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]
     peak: dict[str, npt.NDArray[np.int64]]
     end: dict[str, npt.NDArray[np.int64]]
+
+    @property
+    def median_peak_bytes(self) -> float:
+        """The median of the steps' allocated peaks; steps told as one have that of the highest."""
+        return float(np.median(np.repeat(self.peak["allocated"], self.count)))
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class DevicePeaks:
 
 def find_peaks(trace: TraceData) -> tuple[DevicePeaks, ...]:
     """Return the peaks of every device that has events or counters."""
-    finder = PeakFinder(trace.phase_names)
+    finder = PeakFinder(trace)
     return finder.finish(feed_lines(trace, finder))
 
 
@@ -94,9 +101,9 @@ class _Device:
 class PeakFinder:
     """Finds the peaks as batches go by; see `find_peaks`."""
 
-    def __init__(self, phase_names: tuple[str, ...]) -> None:
-        """Name phases by ``phase_names``."""
-        self._phase_names = phase_names
+    def __init__(self, trace: TraceData) -> None:
+        """Prepare for one pass over ``trace``."""
+        self._trace = trace
         self._devices: dict[int, _Device] = {}
         self._step_numbers: list[npt.NDArray[np.int64]] = []
         self._last_step = 0
@@ -136,6 +143,7 @@ class PeakFinder:
     def finish(self, stream: LineStream) -> tuple[DevicePeaks, ...]:
         """Return what was found in the pass of ``stream``."""
         numbers = np.concatenate([*self._step_numbers, [self._last_step]]).astype(np.int64)
+        counts = self._trace.marks.counts_of(numbers)
         result = []
         for number, device in sorted(self._devices.items()):
             open_peak = [*device.segments.running, *device.used_segments.running]
@@ -152,6 +160,7 @@ class PeakFinder:
                     },
                     steps=StepLines(
                         number=numbers,
+                        count=counts,
                         peak={n: peaks[:, i] for i, n in enumerate(LINES) if n in known},
                         end={n: ends[:, i] for i, n in enumerate(LINES) if n in known},
                     ),
@@ -190,7 +199,7 @@ class PeakFinder:
             highest.found = True
 
     def _as_peak(self, highest: _Highest) -> Peak:
-        phase = self._phase_names[highest.phase] if highest.phase >= 0 else None
+        phase = self._trace.phase_name(highest.phase)
         return Peak(highest.value, highest.time_ns, highest.event, highest.step, phase)
 
 

@@ -36,25 +36,32 @@ class DevicePhaseChanges:
 class PhaseChanges:
     """The steps of a trace, the unfinished one too.
 
-    ``number``: int64, steps; ``is_complete``: bool, which of them ended; ``phases``: innermost
-    names. ``host_bytes``: float64 (steps, phases + 1), the change of the process's resident memory,
-    between samples by straight lines; None where it was not sampled.
+    ``number``: int64, steps; ``count``: int64, how many a row stands for, see
+    `gpumemtrace.marks.Steps`: of several told as one no phases are known; ``is_complete``: bool,
+    which of them ended; ``merged_steps``: those left out here because they are told as one;
+    ``phases``: innermost names. ``host_bytes``: float64 (steps, phases + 1), the change of the
+    process's resident memory, between samples by straight lines; None where it was not sampled.
     """
 
     number: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]
     is_complete: npt.NDArray[np.bool_]
     phases: tuple[str, ...]
     devices: tuple[DevicePhaseChanges, ...]
     host_bytes: npt.NDArray[np.float64] | None
+    merged_steps: int = 0
 
     @property
     def complete(self) -> PhaseChanges:
         """The steps that ended, of which means can be told; all of them where none did."""
-        kept = self.is_complete
+        is_single = self.count == 1
+        kept = self.is_complete & is_single
         if not kept.any():
             return self
         return PhaseChanges(
             number=self.number[kept],
+            count=self.count[kept],
+            merged_steps=int(self.count[~is_single].sum()),
             is_complete=kept[kept],
             phases=self.phases,
             devices=tuple(
@@ -75,6 +82,7 @@ class PhaseChanges:
         host = None if self.host_bytes is None else self.host_bytes.mean(axis=0)
         return {
             "steps": len(self.number),
+            "merged_steps": self.merged_steps,
             "from_step": int(self.number[0]) if len(self.number) else None,
             "to_step": int(self.number[-1]) if len(self.number) else None,
             "devices": [
@@ -162,6 +170,7 @@ class PhaseChangesFinder:
             numbers = numbers[(numbers >= steps[0]) & (numbers < steps[1])]
         return PhaseChanges(
             number=numbers,
+            count=trace.marks.counts_of(numbers),
             is_complete=np.isin(numbers, trace.steps.number),
             phases=trace.phase_names,
             devices=tuple(

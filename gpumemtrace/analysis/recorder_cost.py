@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpumemtrace.analysis.aged import find_aged
 from gpumemtrace.analysis.lines import Lines
 from gpumemtrace.records import Batch
 from gpumemtrace.trace_data import TraceData
@@ -24,9 +25,10 @@ READ_NS = 95.0
 class RecorderCost:
     """The cost of a recording; None where the recorder did not say (a killed run).
 
-    ``hook_s`` is an estimate: events times `HOOK_NS_PER_EVENT`, readings times `READ_NS`; all else
-    is counted. ``ring_high_water``: the most events that waited in the ring, of ``ring_capacity``.
-    ``stalls``: how often the program waited for room in it, ``stalled_s`` in all.
+    ``events``: recorded ones, in the file or left out of it since, to keep it small. ``hook_s`` is
+    an estimate: events times `HOOK_NS_PER_EVENT`, readings times `READ_NS`; all else is counted.
+    ``ring_high_water``: the most events that waited in the ring, of ``ring_capacity``. ``stalls``:
+    how often the program waited for room in it, ``stalled_s`` in all.
     """
 
     events: int
@@ -76,7 +78,8 @@ class CostFinder:
         stalls = trace.run_record.get("stalls")
         stalls = stalls if isinstance(stalls, dict) else {}
         seconds = trace.duration_ns / 1e9
-        events, written = len(trace), trace.file_bytes
+        # Also those that a limit of disk space has left out since.
+        events, written = len(trace) + find_aged(trace).left_out_events, trace.file_bytes
         hook_s = (events * HOOK_NS_PER_EVENT + self._readings * READ_NS) / 1e9
         return RecorderCost(
             events=events,

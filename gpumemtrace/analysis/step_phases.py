@@ -20,7 +20,8 @@ __all__ = ["StepPhases", "StepPhasesFinder", "find_step_phases"]
 class StepPhases:
     """One device.
 
-    ``number``: int64, the steps in which anything was allocated on the device, ascending;
+    ``number``: int64, the steps in which anything was allocated on the device, ascending; without
+    those that a limit of disk space left several told as one, of which no phases are known;
     ``names``: the phases; ``peak_allocated_bytes``: int64 array (steps, names + 1), -1 where the
     phase was not open in the step, or nothing was allocated in it; the last column is for the time
     in which no phase was open. A phase counts where it was the innermost one open on the driving
@@ -143,5 +144,5 @@ class StepPhasesFinder:
         highest = np.full((len(steps), self._width), -1, np.int64)
         np.maximum.at(highest, (place, owners % self._width), peaks)
         highest[highest == 0] = -1
-        in_use = (highest > 0).any(axis=1)
+        in_use = (highest > 0).any(axis=1) & (self._trace.marks.counts_of(steps) == 1)
         return StepPhases(number, self._trace.phase_names, steps[in_use], highest[in_use])

@@ -58,7 +58,8 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The completed steps.
+    """The completed steps that are told one by one; ``merged_steps``: how many others there are,
+    which share their summary with their neighbours, so that nobody knows how long each took.
 
     ``number``, ``duration_ns``: int64, per step. ``phase_ns``: int64 (steps, phases + 1), how long
     each phase was the innermost one on the driving thread; the last column is for no phase.
@@ -72,6 +73,7 @@ class StepTimes:
     phase_ns: npt.NDArray[np.int64]
     slow: tuple[SlowStep, ...]
     driver: DriverTime
+    merged_steps: int = 0
 
     @property
     def median_ns(self) -> float:
@@ -85,8 +87,9 @@ class StepTimes:
 
     def _repr_html_(self) -> str:
         """Show itself in a notebook: slow steps, the slowest first."""
+        merged = f" ({self.merged_steps:,} more only in sums)" if self.merged_steps else ""
         title = (
-            f"{len(self.number):,} steps: median {format_duration(self.median_ns / 1e9)}, "
+            f"{len(self.number):,} steps{merged}: median {format_duration(self.median_ns / 1e9)}, "
             f"95th percentile {format_duration(self.p95_ns / 1e9)}, {len(self.slow):,} slow"
         )
         rows = [
@@ -108,6 +111,7 @@ class StepTimes:
         total_ns = self.phase_ns.sum(axis=0)
         return {
             "steps": len(self.number),
+            "merged_steps": self.merged_steps,
             "median_s": self.median_ns / 1e9,
             "p95_s": self.p95_ns / 1e9,
             "phases": [
@@ -147,7 +151,7 @@ def find_step_times(trace: TraceData) -> StepTimes:
 
 def time_steps(trace: TraceData, driver: DriverTime) -> StepTimes:
     """Time steps and phases, with what one pass shared with other analyses found in the driver."""
-    steps = trace.steps
+    steps = trace.steps.singles
     spans = trace.phases
     duration = steps.end_ns - steps.start_ns
     phase_ns = _phase_times(steps, spans, trace.phase_names, trace.driving_thread)
@@ -158,6 +162,7 @@ def time_steps(trace: TraceData, driver: DriverTime) -> StepTimes:
         phase_ns=phase_ns,
         slow=_slow_steps(steps, duration, phase_ns, trace, driver),
         driver=driver,
+        merged_steps=trace.steps.total - len(steps),
     )
 
 

@@ -137,7 +137,7 @@ class SummaryBuilder:
     def __init__(self, trace: TraceData) -> None:
         """Prepare for one pass over ``trace``."""
         self._trace = trace
-        self._peaks, self._phases = PeakFinder(trace.phase_names), PhaseFinder(trace)
+        self._peaks, self._phases = PeakFinder(trace), PhaseFinder(trace)
         self._cost = CostFinder(trace)
         self.consumers: tuple[LineConsumer, ...] = (self._peaks, self._phases, self._cost)
 
@@ -152,7 +152,7 @@ class SummaryBuilder:
             dropped_events=trace.dropped_events,
             file_bytes=trace.file_bytes,
             duration_s=trace.duration_ns / 1e9,
-            steps=len(trace.steps),
+            steps=trace.steps.total,
             simulated=simulated_run(trace.run_record),
             devices=_devices(trace, stream, self._peaks, self._phases),
             check=judge(trace, stream),
@@ -199,7 +199,7 @@ def _device_dict(device: DeviceSummary) -> dict[str, Any]:
         "steps": {
             "peak_allocated_bytes": {
                 "first": int(steps.peak["allocated"][0]),
-                "median": float(np.median(steps.peak["allocated"])),
+                "median": steps.median_peak_bytes,
                 "max": int(steps.peak["allocated"].max()),
             },
             "end_allocated_bytes": {

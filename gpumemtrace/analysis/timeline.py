@@ -95,7 +95,7 @@ def build_timeline(
     ``devices``: those to show, by default all that have events; one without events is shown as
     such. ``columns``: the width of the picture in points.
     """
-    peaks = PeakFinder(trace.phase_names)
+    peaks = PeakFinder(trace)
     builder = TimelineBuilder(trace, columns=columns)
     stream = feed_lines(trace, peaks, builder)
     return builder.finish(stream, peaks.finish(stream), devices=devices)
@@ -184,7 +184,7 @@ class TimelineBuilder:
             phases=find_phase_bands(trace, columns=self._columns),
             step_number=number,
             step_start_ns=step_start_ns,
-            completed_steps=len(trace.steps),
+            completed_steps=trace.steps.total,
             gaps=tuple(zip(gaps["time_ns"].tolist(), gaps["address"].tolist(), strict=True)),
             aged=find_aged(trace),
             notes=tuple(

@@ -8,6 +8,7 @@ from gpumemtrace.analysis.advice import describe_bottleneck
 from gpumemtrace.analysis.answers import Answers, DeviceAnswers
 from gpumemtrace.analysis.gap_results import DeviceGaps, Extreme
 from gpumemtrace.analysis.growth_wording import describe_growth
+from gpumemtrace.analysis.rest import NOT_SEEN, SUMMARISED
 from gpumemtrace.cli.console import make_table
 from gpumemtrace.units import format_bytes, format_count, format_duration
 
@@ -48,7 +49,8 @@ def print_times_line(console: Console, answers: Answers) -> None:
 
 def _composition(device: DeviceAnswers) -> str:
     total = device.summary.highest.size_bytes
-    parts = [*device.category_bytes.items(), ("not seen by the trace", device.not_seen_bytes)]
+    rest = {SUMMARISED: device.summarised_bytes, NOT_SEEN: device.not_seen_bytes}
+    parts = [*device.category_bytes.items(), *rest.items()]
     parts = sorted((part for part in parts if part[1]), key=lambda part: -part[1])
     return ", ".join(
         f"{name.replace('_', ' ')} {format_bytes(size)} ({size / max(total, 1):.0%})"

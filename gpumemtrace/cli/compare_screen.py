@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from gpumemtrace.analysis.aged import describe_steps
 from gpumemtrace.analysis.compare import Comparison, DeviceComparison, Difference
 from gpumemtrace.analysis.compare_wording import (
     describe_difference,
@@ -14,7 +15,7 @@ from gpumemtrace.analysis.lines import LINES
 from gpumemtrace.analysis.owners import OWNERS
 from gpumemtrace.cli.console import make_console, make_table
 from gpumemtrace.cli.wording import GROUP_TITLES
-from gpumemtrace.units import format_bytes, format_count, format_duration
+from gpumemtrace.units import format_bytes, format_duration
 
 __all__ = ["print_comparison"]
 
@@ -26,7 +27,7 @@ def print_comparison(found: Comparison, *, top: int) -> None:
     """Print it; ``top``: how many groups of allocations to list."""
     console = make_console()
     for side, summary in (("A", found.a), ("B", found.b)):
-        steps = format_count(summary.steps, "step")
+        steps = describe_steps(summary.steps, summary.check.aged)
         console.print(f"{side}  {_name(summary.path)}: {steps}")
     for line in _record_lines(found):
         console.print(line)

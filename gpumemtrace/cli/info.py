@@ -73,6 +73,7 @@ def _facts(trace: Trace, result: CheckResult) -> dict[str, Any]:
 
     flight = flight_recording(trace.run_record)
     hours = trace.duration_ns / 3.6e12
+    recorded = len(trace) + result.aged.left_out_events
     return {
         "path": trace.path,
         "format_version": trace.format_version,
@@ -82,10 +83,10 @@ def _facts(trace: Trace, result: CheckResult) -> dict[str, Any]:
         "events": len(trace),
         "dropped_events": trace.dropped_events,
         "aged": result.aged.to_dict(),
-        "steps": len(trace.steps),
+        "steps": trace.steps.total,
         "duration_s": trace.duration_ns / 1e9,
         "file_bytes": trace.file_bytes,
-        "bytes_per_event": trace.file_bytes / len(trace) if len(trace) else None,
+        "bytes_per_event": trace.file_bytes / recorded if recorded else None,
         "bytes_per_hour": trace.file_bytes / hours if hours else None,
         "devices": list(trace.devices),
         "problems": [problem.message for problem in trace.problems],

@@ -44,8 +44,8 @@ def _lines(facts: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[st
         lines.append(
             (
                 "aged",
-                f"{aged['left_out_events']:,} events of steps {aged['first_step']:,} to "
-                f"{aged['last_step']:,}: summaries of steps and phases are left of them",
+                f"{aged['left_out_events']:,} events of {format_count(aged['steps'], 'step')} from "
+                f"{aged['first_step']:,} to {aged['last_step']:,}: summaries are left of these",
             )
         )
         detail = describe_ranges([tuple(bounds) for bounds in aged["detailed_steps"]])

@@ -66,11 +66,15 @@ def _steps_sentence(peak: PeakLiveSet) -> str:
     """Say which phases set the peaks of the steps, and how high they are."""
     steps = peak.steps
     names = ("no phase", *peak.phase_names)
-    counts = Counter(names[i + 1] for i in steps.phase.tolist())
-    phases = ", ".join(f"{name} in {count:,}" for name, count in counts.most_common())
-    median = format_bytes(float(np.median(steps.size_bytes)))
-    over = format_count(len(steps), "step")
-    return f"Over {over}: median peak {median}; the phase that sets it: {phases}."
+    # Of steps that are told as one no phase is known.
+    counts = Counter(names[i + 1] for i in steps.phase[steps.count == 1].tolist())
+    phases = [f"{name} in {count:,}" for name, count in counts.most_common()]
+    total = int(steps.count.sum())
+    if counts.total() < total:
+        phases.append(f"not known in {total - counts.total():,} that share summaries")
+    median = format_bytes(float(np.median(np.repeat(steps.size_bytes, steps.count))))
+    over = format_count(total, "step")
+    return f"Over {over}: median peak {median}; the phase that sets it: {', '.join(phases)}."
 
 
 def _words(name: str) -> str:

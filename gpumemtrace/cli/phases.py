@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     changes = find_phase_changes(trace, steps=args.steps)
     tell_damage(trace)
     if not len(changes.number):
-        has = format_count(len(trace.steps), "step")
+        has = format_count(trace.steps.total, "step")
         raise GpuMemTraceError(f"{args.trace}: no step in these: it has {has}")
     if args.json:
         print(json.dumps({"path": trace.path} | changes.complete.to_dict(), indent=2))

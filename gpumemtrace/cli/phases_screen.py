@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gpumemtrace.analysis.aged import describe_ranges
 from gpumemtrace.analysis.phase_changes import DevicePhaseChanges, PhaseChanges
 from gpumemtrace.cli.console import make_console, make_table
-from gpumemtrace.units import format_bytes
+from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["print_changes"]
 
@@ -15,13 +16,18 @@ def print_changes(changes: PhaseChanges, *, each_step: bool) -> None:
     for device in changes.devices:
         steps = f"steps {changes.number[0]} to {changes.number[-1]}"
         title = f"cuda:{device.device}, {steps}" + ("" if each_step else ", mean per step")
+        if changes.merged_steps:
+            others = format_count(changes.merged_steps, "other")
+            title += f" ({others} share summaries: their phases are not known)"
         columns = ["phase", "allocated", "reserved", "host", "device used"]
         table = make_table(console, title, ["step", *columns] if each_step else columns)
         if each_step:
             table.columns[1].justify = "left"
-            for row, number in enumerate(changes.number.tolist()):
+            told = zip(changes.number.tolist(), changes.count.tolist(), strict=True)
+            for row, (number, count) in enumerate(told):
+                name = describe_ranges([(number, number + count - 1)])
                 for cells in _rows(changes, device, slice(row, row + 1)):
-                    table.add_row(f"{number:,}", *cells)
+                    table.add_row(name, *cells)
         else:
             for cells in _rows(changes, device, slice(None)):
                 table.add_row(*cells)

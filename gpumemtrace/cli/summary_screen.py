@@ -7,7 +7,7 @@ import shlex
 import numpy as np
 from rich.console import Console
 
-from gpumemtrace.analysis.aged import describe_ranges
+from gpumemtrace.analysis.aged import describe_ranges, describe_steps
 from gpumemtrace.analysis.answers import Answers
 from gpumemtrace.analysis.endings import describe_losses
 from gpumemtrace.analysis.facts import flight_recording
@@ -32,7 +32,7 @@ def print_summary(answers: Answers, *, hints: bool) -> None:
     """Print the answers on stdout, what went wrong first; ``hints``: and what to type next."""
     console, summary = make_console(), answers.summary
     console.print(
-        f"{summary.path}: {format_count(summary.steps, 'step')}, "
+        f"{summary.path}: {describe_steps(summary.steps, summary.check.aged)}, "
         f"{format_duration(summary.duration_s)}, {format_count(summary.events, 'event')}"
     )
     for line in _what_went_wrong(summary):
@@ -45,7 +45,7 @@ def print_summary(answers: Answers, *, hints: bool) -> None:
         device = found.summary
         _print_peaks(console, device)
         _print_steps(console, device)
-        _print_phases(console, device)
+        _print_phases(console, summary, device)
         print_device_answers(console, found)
         _print_retries(console, device)
     print_times_line(console, answers)
@@ -99,6 +99,10 @@ def _what_is_missing(summary: Summary) -> list[str]:
             f"({aged.left_out_events:,} events left out): peaks are exact, blocks are listed only "
             f"of steps {describe_ranges(aged.detailed)}."
         )
+        if aged.merged_steps:
+            lines.append(
+                f"{aged.merged_steps:,} of them share summaries: their phases are not known."
+            )
     if not summary.complete and summary.check.verdict != "recovered":
         lines.append("The trace ended without clean close: what came last may be missing.")
     return lines + explain(summary.check, without=("not_closed",))
@@ -160,14 +164,14 @@ def _print_steps(console: Console, device: DeviceSummary) -> None:
     peak, end = steps.peak["allocated"], steps.end["allocated"]
     at = int(np.argmax(peak))
     console.print(
-        f"Peak per step: median {format_bytes(float(np.median(peak)))}, "
+        f"Peak per step: median {format_bytes(steps.median_peak_bytes)}, "
         f"highest {format_bytes(int(peak[at]))} in step {steps.number[at]}. "
         f"In use at its end: {format_bytes(int(end[0]))} after step {steps.number[0]}, "
         f"{format_bytes(int(end[-2]))} after step {steps.number[-2]}."
     )
 
 
-def _print_phases(console: Console, device: DeviceSummary) -> None:
+def _print_phases(console: Console, summary: Summary, device: DeviceSummary) -> None:
     uses = [use for use in device.phases.phases if use.time_s or use.count]
     outside = device.phases.outside
     if not uses:
@@ -189,7 +193,7 @@ def _print_phases(console: Console, device: DeviceSummary) -> None:
     if outside.peak["allocated"] and outside.time_s > 0:
         reserved = outside.peak["reserved"]
         table.add_row(
-            "(no phase)",
+            "(no phase, or not known)" if summary.check.aged.merged_steps else "(no phase)",
             "",
             format_duration(outside.time_s),
             format_bytes(outside.peak["allocated"]),

@@ -33,6 +33,11 @@ def print_times(
             f"{path}: {format_count(len(times.number), 'step')}, median {_ns(times.median_ns)}, "
             f"95 % below {_ns(times.p95_ns)}, {len(times.slow):,} slow",
         )
+        if times.merged_steps:
+            console.print(
+                f"{format_count(times.merged_steps, 'more step')} had to share summaries to keep "
+                "the file small: how long each took is not known."
+            )
         if is_simulated:
             console.print("The run was simulated: these are times of a CPU, not of a GPU.")
         _print_phases(console, times)

@@ -178,7 +178,8 @@ class _Export:
         else:
             parts.append(self._event(time_ns, _STEPS_UUID, _END))
         self._step = int(batch.step[row])
-        parts.append(self._event(time_ns, _STEPS_UUID, _BEGIN, f"step {self._step}"))
+        name = f"step {self._trace.marks.numbers_of(self._step)}"
+        parts.append(self._event(time_ns, _STEPS_UUID, _BEGIN, name))
         return b"".join(parts)
 
     def _to_path(self, batch: Batch, row: int, thread: int) -> bytes:

@@ -65,11 +65,15 @@ class Annotations:
             if self._has_steps or not name.startswith(_STEP)
         ]
 
+    def _name_of_step(self) -> str:
+        assert self._step is not None
+        return f"{_STEP}{self._trace.marks.numbers_of(self._step)}"
+
     def _to_step(self, batch: Batch, row: int, counts: Mapping[int, Any]) -> None:
         if self._step is not None:
-            self._add(batch, row, counts, f"{_STEP}{self._step}", "END")
+            self._add(batch, row, counts, self._name_of_step(), "END")
         self._step = int(batch.step[row])
-        self._add(batch, row, counts, f"{_STEP}{self._step}", "START")
+        self._add(batch, row, counts, self._name_of_step(), "START")
 
     def _to_path(self, batch: Batch, row: int, counts: Mapping[int, Any]) -> None:
         index = int(self._trace.path_of_id(batch.raw["size_bytes"][row : row + 1])[0])

@@ -16,6 +16,7 @@ from gpumemtrace.analysis.categories import CATEGORY_NAMES, find_categories
 from gpumemtrace.analysis.category_timeline import CategoryTimeline, PlaceSampler, read_categories
 from gpumemtrace.analysis.lines import feed_lines
 from gpumemtrace.analysis.peaks import PeakFinder
+from gpumemtrace.analysis.rest import NOT_SEEN, SUMMARISED
 from gpumemtrace.analysis.timeline import Timeline, TimelineBuilder
 from gpumemtrace.plot.by_device import NO_EVENTS
 from gpumemtrace.plot.frame import (
@@ -28,7 +29,7 @@ from gpumemtrace.plot.frame import (
 )
 from gpumemtrace.plot.phase_bands import plot_phases
 from gpumemtrace.plot.stacks import category_color, key_of, stack, words
-from gpumemtrace.plot.style import CATEGORY_COLORS, NOT_SEEN
+from gpumemtrace.plot.style import CATEGORY_COLORS
 from gpumemtrace.plot.time_axis import (
     HEADROOM,
     event_handles,
@@ -61,7 +62,7 @@ def build(
 ) -> CategoriesOverTime:
     """Find the categories at the highest and the last record of each of ``columns``."""
     categories = find_categories(trace)
-    places, peaks = PlaceSampler(trace, columns=columns), PeakFinder(trace.phase_names)
+    places, peaks = PlaceSampler(trace, columns=columns), PeakFinder(trace)
     timeline = TimelineBuilder(trace, columns=columns)
     stream = feed_lines(trace, places, peaks, timeline)
     found = {one.device: one for one in read_categories(trace, places, categories)}
@@ -122,10 +123,11 @@ def plot_categories(
     )
     from_ns, row = result.envelope(start_ns, end_ns, columns=columns)
     seconds, row = np.append(from_ns, max(end_ns, from_ns[-1])) / 1e9, np.append(row, row[-1])
-    # Negative where frees were lost: that can't be stacked.
+    # What is negative can't be stacked: see `gpumemtrace.analysis.rest`.
     parts = {NOT_SEEN: result.rest_bytes.clip(min=0)[row]}
     for name in CATEGORY_COLORS:
         parts[name] = result.category_bytes[row, CATEGORY_NAMES.index(name)]
+    parts[SUMMARISED] = result.summarised_bytes.clip(min=0)[row]
     stack(ax, seconds, parts, {name: category_color(name) for name in parts}, factor=factor)
     return ax
 

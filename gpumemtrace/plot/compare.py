@@ -11,11 +11,13 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from gpumemtrace.analysis.aged import describe_steps
 from gpumemtrace.analysis.compare import (
     Comparison,
     DeviceComparison,
@@ -41,7 +43,7 @@ from gpumemtrace.plot.step_axis import dress_steps, marker_for
 from gpumemtrace.plot.style import NO_PHASE, SIDE_COLORS, memory_unit
 from gpumemtrace.plot.theme import faint, ink, line_color, quiet
 from gpumemtrace.trace_data import TraceData
-from gpumemtrace.units import byte_unit, format_bytes, format_count, format_duration
+from gpumemtrace.units import byte_unit, format_bytes, format_duration
 
 __all__ = [
     "Compared",
@@ -131,8 +133,12 @@ def plot_step_peaks(found: Comparison, device: int, ax: Axes | None = None) -> A
             if one.device == device:
                 steps = one.peaks.steps
                 # The last one is the unfinished step.
-                count = max(len(steps.number) - 1, 1)
-                drawn[side] = steps.number[:count], steps.peak["allocated"][:count]
+                complete = slice(0, max(len(steps.number) - 1, 1))
+                drawn[side] = _each_step(
+                    steps.number[complete],
+                    steps.count[complete],
+                    steps.peak["allocated"][complete],
+                )
     highest = max((int(peak.max()) for _, peak in drawn.values()), default=1)
     factor = dress_memory(ax, max(highest, 1), room=0.1)
     # Aligned from the first step of each, so that two parts of one run can be compared.
@@ -237,13 +243,21 @@ def plot_changes(device: DeviceComparison, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def _each_step(
+    number: npt.NDArray[np.int64], count: npt.NDArray[np.int64], peak: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return a row for each step; those that are told as one have the peak of them all."""
+    nth = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(number, count) + nth, np.repeat(peak, count)
+
+
 def _side(side: str, facts: TraceFacts, found: Comparison) -> Line2D:
     summary: Summary = found.a if side == "A" else found.b
     times = found.step_time_s or Difference(None, None)
     time = times.a if side == "A" else times.b
     parts = [
         PurePath(facts.path).name if facts.path else "trace",
-        format_count(facts.steps, "step"),
+        describe_steps(facts.steps, facts.aged),
         *([f"median {format_duration(time)}"] if time is not None else []),
         *([f"simulated {summary.simulated.gpu}"] if summary.simulated else []),
     ]

@@ -18,6 +18,7 @@ from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
+from gpumemtrace.analysis.aged import describe_steps
 from gpumemtrace.analysis.facts import DeviceFacts, TraceFacts
 from gpumemtrace.analysis.flight_wording import describe_not_kept
 from gpumemtrace.plot.style import memory_unit
@@ -119,7 +120,7 @@ def context_of(facts: TraceFacts, *more: str) -> str:
     """Return what was traced in one line: the file, how much of it is shown, how it was run."""
     parts = [
         PurePath(facts.path).name if facts.path else "trace",
-        format_count(facts.steps, "step"),
+        describe_steps(facts.steps, facts.aged),
         format_duration(facts.duration_ns / 1e9),
     ]
     if facts.shown_records < facts.all_records:
@@ -130,8 +131,6 @@ def context_of(facts: TraceFacts, *more: str) -> str:
         parts.append(f"flight recording, {describe_not_kept(facts.flight)}")
     if facts.dropped_events:
         parts.append(f"{format_count(facts.dropped_events, 'event')} lost")
-    if facts.aged:
-        parts.append(f"steps {facts.aged.first:,} to {facts.aged.last:,} summarised")
     return "   ".join([*parts, *more])
 
 

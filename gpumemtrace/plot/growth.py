@@ -83,7 +83,7 @@ def plot_retained(result: DeviceGrowth, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax)
     retained = result.retained
     total = retained.size_bytes.sum(axis=1)
-    row = find_highest_rows(total, most_rows=_MOST_ROWS)
+    row = find_highest_rows(retained.number, total, most_rows=_MOST_ROWS)
     factor = dress_memory(ax, max(int(total.max(initial=0)), 1), room=0.1)
     ax.set_ylabel(ax.get_ylabel().replace("memory", "in use at the step's end"))
     highest = retained.size_bytes.max(axis=0)
@@ -106,7 +106,7 @@ def plot_retained(result: DeviceGrowth, ax: Axes | None = None) -> Axes:
     if len(x) <= 30:  # a step each
         x = np.append(x - 0.5, x[-1] + 0.5)
         parts = {name: np.append(part, part[-1]) for name, part in parts.items()}
-    stack(ax, x, parts, colors, factor=factor, step="post" if len(x) <= 31 else None)
+    stack(ax, x, parts, colors, factor=factor, step="post" if len(x) <= 31 else "pre")
     dress_steps(retained.number, ax)
     _draw_rate(result, factor, ax)
     return ax

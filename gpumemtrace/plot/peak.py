@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, find_categories
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet, find_peak_live_set
-from gpumemtrace.analysis.step_bands import find_highest_rows
+from gpumemtrace.analysis.rest import NOT_SEEN, SUMMARISED
+from gpumemtrace.analysis.step_bands import find_highest_stretches
 from gpumemtrace.plot.bars import Bar, draw_bars
 from gpumemtrace.plot.by_device import NO_EVENTS, ByDevice, figure_for, of_devices
 from gpumemtrace.plot.frame import (
@@ -27,7 +28,7 @@ from gpumemtrace.plot.frame import (
 )
 from gpumemtrace.plot.stacks import category_color, key_of, stack, words
 from gpumemtrace.plot.step_axis import dress_steps
-from gpumemtrace.plot.style import CATEGORY_COLORS, NOT_SEEN
+from gpumemtrace.plot.style import CATEGORY_COLORS
 from gpumemtrace.plot.theme import ink
 from gpumemtrace.trace_data import TraceData
 from gpumemtrace.units import format_bytes, format_count
@@ -95,7 +96,7 @@ def plot_peak(peak: PeakLiveSet, ax: Axes | None = None, *, by: str = "category"
         Bar(
             words(group.name),
             group.size_bytes,
-            category_color(group.name if group.name in CATEGORY_COLORS else NOT_SEEN),
+            category_color(group.name),
             f"{format_bytes(group.size_bytes)}  {group.size_bytes / max(peak.size_bytes, 1):.1%}"
             + _count(group.blocks),
         )
@@ -136,14 +137,19 @@ def plot_step_peaks(peak: PeakLiveSet, ax: Axes | None = None) -> Axes:
     count = len(steps)
     if count > 1 and int(steps.size_bytes.argmax()) < count - 1:
         count -= 1
-    row = find_highest_rows(steps.size_bytes[:count], most_rows=_MOST_ROWS)
+    begin, row = find_highest_stretches(
+        steps.number[:count], steps.size_bytes[:count], most_rows=_MOST_ROWS
+    )
     factor = dress_memory(ax, max(int(steps.size_bytes.max()), 1), room=0.22)
     rest = steps.size_bytes - steps.category_bytes.sum(axis=1)
+    summarised = steps.rest_bytes.get("summarised", np.zeros_like(rest))
+    rest = rest - summarised
     parts = {NOT_SEEN: rest.clip(min=0)[row]}
     for name in CATEGORY_COLORS:
         parts[name] = steps.category_bytes[row, CATEGORY_NAMES.index(name)]
+    parts[SUMMARISED] = summarised.clip(min=0)[row]
     colors = {name: category_color(name) for name in parts}
-    x = np.append(steps.number[row] - 0.5, steps.number[count - 1] + 0.5)
+    x = np.append(begin - 0.5, steps.number[count - 1] + 0.5)
     stack(
         ax,
         x,

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.patches import Patch
 
+from gpumemtrace.analysis.rest import NOT_SEEN
 from gpumemtrace.plot.frame import plain
-from gpumemtrace.plot.style import CATEGORY_COLORS, NOT_SEEN, NOT_SEEN_COLOR
+from gpumemtrace.plot.style import CATEGORY_COLORS, REST_COLORS
 from gpumemtrace.plot.theme import ground
 
 __all__ = ["category_color", "key_of", "stack", "words"]
@@ -53,8 +54,8 @@ def key_of(axes: Sequence[Axes]) -> list[Artist]:
 
 
 def category_color(name: str) -> str:
-    """Return the colour of a category, or of what the trace has not seen."""
-    return NOT_SEEN_COLOR if name == NOT_SEEN else CATEGORY_COLORS[name]
+    """Return the colour of a category, or of what is no block that the trace knows."""
+    return (CATEGORY_COLORS | REST_COLORS).get(name, REST_COLORS[NOT_SEEN])
 
 
 def words(name: str) -> str:

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Literal
 
+from gpumemtrace.analysis.rest import NOT_SEEN, SUMMARISED
 from gpumemtrace.units import GIB, KIB, MIB
 
 __all__ = [
+    "AGED_COLOR",
     "CATEGORY_COLORS",
     "FREE_COLORS",
     "INK",
     "LINE_STYLES",
-    "NOT_SEEN",
-    "NOT_SEEN_COLOR",
     "NO_PHASE",
     "NO_PHASE_COLOR",
+    "REST_COLORS",
     "SIDE_COLORS",
     "WARNING",
     "LineStyle",
@@ -62,8 +63,10 @@ CATEGORY_COLORS: dict[str, str] = {
     "temporary": "#E69F00",
     "unknown": "#BBBBBB",
 }
-# What a line says beyond the blocks that the trace has seen.
-NOT_SEEN, NOT_SEEN_COLOR = "not seen by the trace", "#767676"
+# What was summarised to keep the file small: stretches of time, and memory in them.
+AGED_COLOR = "#999933"
+# What a line says beyond the blocks that the trace knows, by its names in `analysis.rest`.
+REST_COLORS: dict[str, str] = {NOT_SEEN: "#767676", SUMMARISED: AGED_COLOR}
 
 # Free bytes by cause, in the order in which they are stacked: what can't be given back below.
 FREE_COLORS: dict[str, str] = {

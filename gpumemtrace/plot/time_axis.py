@@ -21,7 +21,7 @@ from gpumemtrace.analysis.phase_bands import PhaseBands
 from gpumemtrace.analysis.timeline import DeviceTimeline, Timeline
 from gpumemtrace.plot.flushes import FLUSH_STYLE, describe_flushes
 from gpumemtrace.plot.frame import place_of, plain
-from gpumemtrace.plot.style import LINE_STYLES, WARNING, phase_colors
+from gpumemtrace.plot.style import AGED_COLOR, LINE_STYLES, WARNING, phase_colors
 from gpumemtrace.plot.theme import ground, ink, line_color, quiet
 from gpumemtrace.units import format_bytes, format_count, format_duration
 
@@ -40,7 +40,6 @@ __all__ = [
 # Room above the highest line, as a part of its height: the peak's text stands there.
 HEADROOM = 0.16
 _NOTE_COLOR = "#882255"
-_AGED_COLOR = "#999933"
 # Of the width of the picture: between labels, between ticks of steps.
 _LABEL_SPACE = 0.045
 _TICK_SPACE = 0.003
@@ -155,7 +154,7 @@ def event_handles(timeline: Timeline) -> list[Artist]:
         handles.append(Patch(label=label, **_uncertain_style()))
     if timeline.aged:
         detail = describe_ranges(timeline.aged.detailed, most=4)
-        label = f"summarised: peak of each phase (full detail: steps {detail})"
+        label = f"steps in summary only (in full detail: {detail})"
         handles.append(Patch(label=plain(label), **_aged_style()))
     if timeline.notes:
         label = timeline.notes[0][1] if len(timeline.notes) == 1 else f"{len(timeline.notes)} marks"
@@ -204,7 +203,7 @@ def _note_style() -> dict[str, Any]:
 
 
 def _aged_style() -> dict[str, Any]:
-    return {"facecolor": line_color(_AGED_COLOR), "alpha": 0.12, "linewidth": 0, "zorder": 0}
+    return {"facecolor": line_color(AGED_COLOR), "alpha": 0.12, "linewidth": 0, "zorder": 0}
 
 
 def _uncertain_style() -> dict[str, Any]:

@@ -18,6 +18,7 @@ def gather_head(results: Results) -> dict[str, Any]:
     return {
         "title": title_of(results),
         "steps": summary.steps,
+        "summarised_steps": summary.check.aged.steps,
         "duration_s": summary.duration_s,
         "events": summary.events,
         "devices": [device.facts.name for device in summary.devices],

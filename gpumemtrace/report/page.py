@@ -18,8 +18,7 @@ import gpumemtrace
 from gpumemtrace.plot.style import (
     CATEGORY_COLORS,
     NO_PHASE_COLOR,
-    NOT_SEEN,
-    NOT_SEEN_COLOR,
+    REST_COLORS,
     phase_colors,
 )
 from gpumemtrace.report.head import gather_head, title_of
@@ -62,7 +61,7 @@ def render_page(results: Results, *, by: str | None = None) -> str:
         "colors": {
             "lines": line_colors(),
             "phases": themed(phase_colors(results.timeline.phases.names) | {"": NO_PHASE_COLOR}),
-            "categories": themed(CATEGORY_COLORS | {NOT_SEEN: NOT_SEEN_COLOR}),
+            "categories": themed(CATEGORY_COLORS | REST_COLORS),
         },
         "sections": [
             {"name": section.NAME, "title": section.TITLE, "data": section.gather(results)}

@@ -17,7 +17,7 @@ from gpumemtrace.analysis.oom_wording import describe_cause, describe_outside
 from gpumemtrace.analysis.summary import DeviceSummary
 from gpumemtrace.report.places import place_in_words
 from gpumemtrace.report.results import Results
-from gpumemtrace.units import format_bytes
+from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["Verdict", "verdicts"]
 
@@ -165,8 +165,8 @@ def _of_recording(results: Results) -> Iterator[Verdict]:
     if aged := summary.check.aged:
         yield Verdict(
             "good",
-            f"Steps {aged.first:,} to {aged.last:,} are summaries, to keep the file small; in full "
-            f"detail are steps {describe_ranges(aged.detailed)}.",
+            f"{aged.steps:,} of {format_count(summary.steps, 'step')} are kept in summary only, to "
+            f"keep the file small; in full detail are steps {describe_ranges(aged.detailed)}.",
             "losses",
         )
     if summary.check.verdict == "corrupt":

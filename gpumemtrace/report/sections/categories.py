@@ -6,7 +6,8 @@ from typing import Any
 
 from gpumemtrace.analysis.categories import CATEGORY_NAMES
 from gpumemtrace.analysis.category_timeline import CategoryTimeline
-from gpumemtrace.plot.style import CATEGORY_COLORS, NOT_SEEN
+from gpumemtrace.analysis.rest import NOT_SEEN, SUMMARISED
+from gpumemtrace.plot.style import CATEGORY_COLORS
 from gpumemtrace.report.results import Results
 from gpumemtrace.report.ticks import TICKS, ticks_of
 
@@ -39,10 +40,11 @@ def gather(results: Results) -> dict[str, Any]:
 
 
 def _layers(one: CategoryTimeline) -> list[dict[str, Any]]:
-    # Negative where frees were lost: that can't be stacked.
+    # What is negative can't be stacked: see `gpumemtrace.analysis.rest`.
     layers: list[dict[str, Any]] = [{"name": NOT_SEEN, "bytes": one.rest_bytes.clip(min=0)}]
     layers += [
         {"name": name, "bytes": one.category_bytes[:, CATEGORY_NAMES.index(name)]}
         for name in CATEGORY_COLORS
     ]
+    layers.append({"name": SUMMARISED, "bytes": one.summarised_bytes.clip(min=0)})
     return [layer for layer in layers if layer["bytes"].any()]

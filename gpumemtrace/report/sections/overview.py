@@ -20,8 +20,10 @@ def gather(results: Results) -> dict[str, Any]:
     summary = results.summary
     return {
         "steps": summary.steps,
+        "summarised_steps": summary.check.aged.steps,
         "duration_s": summary.duration_s,
         "events": summary.events,
+        "recorded_events": summary.events + summary.check.aged.left_out_events,
         "dropped_events": summary.dropped_events,
         "devices": [_device(device) for device in summary.devices],
         "verdicts": [vars(verdict) for verdict in verdicts(results)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpumemtrace.analysis.phases import PhaseUse
 from gpumemtrace.analysis.step_phases import StepPhases
@@ -26,7 +27,7 @@ def gather(results: Results) -> dict[str, Any]:
         {
             "device": device.device,
             "rows": _rows(device),
-            "steps": _steps(of_device[device.device], results.summary.steps),
+            "steps": _steps(of_device[device.device], results.step_times.number),
         }
         for device in results.summary.devices
     ]
@@ -35,7 +36,7 @@ def gather(results: Results) -> dict[str, Any]:
             "unknown": "The trace has no phases: it was recorded with phases off, or ended before "
             "the first. Mark your own with gpumemtrace.phase()."
         }
-    return {"devices": devices}
+    return {"devices": devices, "merged_steps": results.summary.check.aged.merged_steps}
 
 
 def _rows(device: DeviceSummary) -> list[dict[str, Any]]:
@@ -58,10 +59,10 @@ def _row(use: PhaseUse) -> dict[str, Any]:
     }
 
 
-def _steps(found: StepPhases, completed: int) -> dict[str, Any] | None:
+def _steps(found: StepPhases, completed: npt.NDArray[np.int64]) -> dict[str, Any] | None:
     """Return step numbers and, per phase, peaks; of many steps the highest of several each."""
     # The last step may be unfinished: what it has reached so far would look like a fall.
-    shown = slice(0, max(completed, 1))
+    shown = np.isin(found.number, completed)
     number, peak = found.number[shown], found.peak_allocated_bytes[shown]
     if len(number) < 2:
         return None
@@ -71,6 +72,7 @@ def _steps(found: StepPhases, completed: int) -> dict[str, Any] | None:
     used = np.flatnonzero((highest > 0).any(axis=0))
     return {
         "number": number[starts],
+        "last": number[np.append(starts[1:], len(number)) - 1],
         "each": each,
         "phases": [
             {"name": [*found.names, ""][column], "peak_bytes": highest[:, column]}

@@ -27,7 +27,9 @@ def gather(results: Results) -> dict[str, Any]:
     found = times.to_dict()
     return {
         "number": times.number[starts],
+        "last": times.number[np.append(starts[1:], len(times.number)) - 1],
         "each": each,
+        "merged_steps": times.merged_steps,
         "longest_ns": np.maximum.reduceat(times.duration_ns, starts),
         "median_s": found["median_s"],
         "p95_s": found["p95_s"],

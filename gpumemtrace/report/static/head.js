@@ -11,7 +11,8 @@ function makeHead(data) {
 }
 
 function subtitle(data) {
-  const parts = [plural(data.steps, "step"), duration(data.duration_s), plural(data.events, "event")];
+  const summarised = data.summarised_steps ? ` (${number(data.summarised_steps)} in summary only)` : "";
+  const parts = [plural(data.steps, "step") + summarised, duration(data.duration_s), plural(data.events, "event")];
   const names = [...new Set(data.devices.filter(Boolean))];
   parts.push(...names);
   if (data.torch) parts.push(`torch ${data.torch}`);

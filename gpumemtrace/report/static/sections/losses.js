@@ -18,7 +18,7 @@ renderers.losses = (data, root) => {
       ["Events lost", number(data.dropped_events)],
       ...(data.aged.steps
         ? [
-            ["Steps in summary", `${number(data.aged.first_step)} to ${number(data.aged.last_step)}: ${number(data.aged.left_out_events)} events left out to keep the file small`],
+            ["Steps in summary", `${number(data.aged.steps)}, from ${number(data.aged.first_step)} to ${number(data.aged.last_step)}: ${number(data.aged.left_out_events)} events left out to keep the file small`],
             ["Steps in full detail", data.detail],
           ]
         : []),

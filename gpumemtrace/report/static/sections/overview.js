@@ -19,11 +19,16 @@ function tiles(data) {
     ];
   });
   found.push(
-    tile("Steps", number(data.steps), `in ${duration(data.duration_s)}`),
+    tile(
+      "Steps",
+      number(data.steps),
+      `in ${duration(data.duration_s)}` +
+        (data.summarised_steps ? `; ${number(data.summarised_steps)} in summary only` : ""),
+    ),
     tile(
       "Events lost",
       number(data.dropped_events),
-      data.dropped_events ? `of ${number(data.events + data.dropped_events)}` : `of ${number(data.events)} recorded`,
+      data.dropped_events ? `of ${number(data.recorded_events + data.dropped_events)}` : `of ${number(data.recorded_events)} recorded`,
       data.dropped_events ? "warning" : null,
     ),
   );

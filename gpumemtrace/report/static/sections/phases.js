@@ -3,7 +3,10 @@ renderers.phases = (data, root, report) => {
     el(
       "p",
       { class: "lead" },
-      "A peak includes what was in use when the phase began. “Kept each”: what it allocated less what it freed, per time it was entered.",
+      "A peak includes what was in use when the phase began. “Kept each”: what it allocated less what it freed, per time it was entered." +
+        (data.merged_steps
+          ? ` Of ${plural(data.merged_steps, "step")} that share summaries, to keep the file small, no phases are known: they count as “(no phase)”.`
+          : ""),
     ),
   );
   for (const device of data.devices) {
@@ -44,14 +47,14 @@ function phasesTable(device, report) {
 const PHASE_DASHES = [null, [8, 3], [3, 3], [10, 3, 2, 3], [2, 2], [6, 2, 2, 2], [14, 4]];
 
 function phasesOverSteps(device, root, report) {
-  const { number: numbers, phases, each } = device.steps;
+  const { number: numbers, last, phases, each } = device.steps;
   const known = (line) => Array.from(line, (value) => (value < 0 ? null : value));
   const data = [Array.from(numbers), ...phases.map((phase) => known(phase.peak_bytes))];
   const colorOf = (name) => report.colors.phases[name] ?? report.colors.phases[""];
   const holder = el("div", { class: "chart" });
   const spoken = el("p", { class: "unseen", role: "status" });
   const where = el("p", { class: "readout" });
-  const label = (i) => (each > 1 ? `steps ${number(numbers[i])} to ${number(numbers[i] + each - 1)}` : `step ${number(numbers[i])}`);
+  const label = (i) => (each > 1 ? `steps ${number(numbers[i])} to ${number(last[i])}` : `step ${number(numbers[i])}`);
   const legend = makeLegend(
     phases.map((phase, i) => ({
       label: phaseName(phase.name),

@@ -7,7 +7,10 @@ renderers.times = (data, root, report) => {
       `Half of the steps took ${duration(data.median_s)} or less, 95 % of them at most ${duration(data.p95_s)}. ` +
         (data.slow_in_all
           ? `${plural(data.slow_in_all, "step was", "steps were")} slow: far beyond the median.`
-          : "No step was slow: far beyond the median."),
+          : "No step was slow: far beyond the median.") +
+        (data.merged_steps
+          ? ` How long each of ${plural(data.merged_steps, "more step")} took is not known: they share summaries, to keep the file small.`
+          : ""),
     ),
   );
   if (data.number.length > 1) stepTimesChart(data, root);
@@ -67,7 +70,7 @@ function stepTimesChart(data, root) {
   }
   const told = (i) =>
     data.each > 1
-      ? `steps ${number(data.number[i])} to ${number(data.number[i] + data.each - 1)}: longest ${duration(seconds[i])}`
+      ? `steps ${number(data.number[i])} to ${number(data.last[i])}: longest ${duration(seconds[i])}`
       : `step ${number(data.number[i])}: ${duration(seconds[i])}`;
   const read = (i) => (where.textContent = i === null || i === undefined ? "" : told(i));
   const chart = makeChart(
