@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "capture/producer.h"
@@ -25,6 +27,31 @@
 namespace gpumemtrace::capture {
 
 namespace fs = std::filesystem;
+
+// Where the segments of this program lie. In the folder that all processes share, any session that
+// begins on the machine would recover what a killed child left before the test looks at it.
+class SharedFolder {
+ public:
+  SharedFolder() : path_(std::string(kSharedMemoryFolder) + "/gpumemtrace-tests-XXXXXX") {
+    if (::mkdtemp(path_.data()) == nullptr) std::perror(path_.c_str());
+  }
+  ~SharedFolder() {
+    std::error_code ignored;
+    if (::getpid() == owner_) fs::remove_all(path_, ignored);
+  }
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  pid_t owner_ = ::getpid();  // not a child that was forked
+  std::string path_;
+};
+
+// Made before any child is.
+inline const SharedFolder g_shared_folder;
+
+inline const std::string& shared_folder() { return g_shared_folder.path(); }
 
 inline bool record(std::uint64_t address) {
   Ring* ring = active_ring();
@@ -39,6 +66,7 @@ inline bool record(std::uint64_t address) {
 inline SessionOptions to(const TemporaryPath& path) {
   SessionOptions options;
   options.path = path.name();
+  options.shared_memory_folder = shared_folder();
   options.ring_bytes = 1 << 16;
   options.drain_interval_ms = 1;
   return options;
@@ -70,8 +98,10 @@ inline std::string segment_of(const std::string& path) {
   return at == std::string::npos ? "" : metadata.substr(at + key.size(), kSegmentNameBytes);
 }
 
-inline std::string shared(const std::string& name) {
-  return std::string(kSharedMemoryFolder) + '/' + name;
+inline std::string shared(const std::string& name) { return shared_folder() + '/' + name; }
+
+inline Recovery recover_own(const std::string& path, const std::string& segment) {
+  return recover(path, segment, shared_folder());
 }
 
 // A name that no recorder gave; removed with the object.

@@ -79,6 +79,7 @@ class SharedCount {
 [[noreturn]] void record_long_run(const std::string& path, std::atomic<std::uint64_t>& count) {
   SessionOptions options;
   options.path = path;
+  options.shared_memory_folder = shared_folder();
   options.drain_interval_ms = 1;
   options.max_disk_bytes = 1 << 20;
   options.ring_bytes = 1 << 20;
@@ -105,7 +106,7 @@ pid_t start_child(const std::string& path, std::atomic<std::uint64_t>& count, In
 }
 
 void check_all_is_there(const std::string& path, std::uint64_t pushed) {
-  const Recovery done = recover(path, segment_of(path));
+  const Recovery done = recover_own(path, segment_of(path));
   REQUIRE(done.outcome == RecoveryOutcome::kInFile);
   const ReadBack trace = read_back(path);
   CHECK(trace.problems == 0);
@@ -198,7 +199,7 @@ TEST_CASE("what nobody read is completed by the next session, in the file that i
   const std::string path = folder / "a.gmt";
   SharedCount shared;
   waitpid(start_child(path, shared.count(), Instant::kAfterRename, 1), nullptr, 0);
-  collect_leftovers(kSharedMemoryFolder, monotonic_ns());
+  collect_leftovers(shared_folder(), monotonic_ns());
   CHECK(read_back(path).footer.find("recovered") != std::string::npos);
 }
 
@@ -216,11 +217,11 @@ TEST_CASE("a copy from before the file was replaced is no place for what came af
   waitpid(child, nullptr, 0);
   fs::copy_file(path, late);
   const std::string segment = segment_of(path);
-  const Recovery refused = recover(early, segment);
+  const Recovery refused = recover_own(early, segment);
   CHECK(refused.outcome == RecoveryOutcome::kLeftAlone);
   CHECK(refused.why == "this is a copy; the file that was recorded to is " + path +
                            ", which a smaller file has replaced since");
-  const Recovery in_memory = recover(late, segment);
+  const Recovery in_memory = recover_own(late, segment);
   CHECK(in_memory.outcome == RecoveryOutcome::kInMemory);
   const Told told = told_by(read_recovered(late, in_memory).events);
   check_all_is_there(path, shared.count());

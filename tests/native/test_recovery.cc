@@ -24,7 +24,7 @@ TEST_CASE("what a killed process had in its ring is put behind the file, which i
   const std::string segment = segment_of(path.name());
   REQUIRE(is_segment_name(segment));
   CHECK(fs::exists(shared(segment)));
-  const Recovery done = recover(path.name(), segment);
+  const Recovery done = recover_own(path.name(), segment);
   CHECK(done.outcome == RecoveryOutcome::kInFile);
   CHECK(done.events == 700);
   CHECK_FALSE(fs::exists(shared(segment)));
@@ -36,7 +36,7 @@ TEST_CASE("what a killed process had in its ring is put behind the file, which i
   CHECK(trace.names.find(R"("threads":[[1,)") != std::string::npos);
   CHECK(trace.footer == R"({"reason":"recovered","recovered":{"events":700,"names_left_out":0}})");
   CHECK(trace.events.back().time < 60'000'000'000);
-  CHECK(recover(path.name(), segment).outcome == RecoveryOutcome::kNothing);
+  CHECK(recover_own(path.name(), segment).outcome == RecoveryOutcome::kNothing);
 }
 
 TEST_CASE("texts come as fast as they do: ten thousand are kept, and beyond them each is counted") {
@@ -50,7 +50,7 @@ TEST_CASE("texts come as fast as they do: ten thousand are kept, and beyond them
     }
     record(1);
   });
-  recover(path.name(), segment_of(path.name()));
+  recover_own(path.name(), segment_of(path.name()));
   const ReadBack trace = read_back(path.name());
   CHECK(trace.names.find("text 10000\"") != std::string::npos);
   CHECK(trace.names.find("text 20000\"") != std::string::npos);
@@ -89,7 +89,7 @@ TEST_CASE(
     while (read(reached[0], &pushed, sizeof pushed) == sizeof pushed) {
     }
     close(reached[0]);
-    REQUIRE(recover(path.name(), segment_of(path.name())).outcome == RecoveryOutcome::kInFile);
+    REQUIRE(recover_own(path.name(), segment_of(path.name())).outcome == RecoveryOutcome::kInFile);
     const ReadBack trace = read_back(path.name());
     CHECK(trace.problems == 0);
     // One more may have been pushed and not yet been told of.
@@ -106,7 +106,7 @@ TEST_CASE("losses that were not told yet are told") {
     start_session(undrained(path));
     for (std::uint64_t i = 0; i < 2000; ++i) record(i);
   });
-  REQUIRE(recover(path.name(), segment_of(path.name())).outcome == RecoveryOutcome::kInFile);
+  REQUIRE(recover_own(path.name(), segment_of(path.name())).outcome == RecoveryOutcome::kInFile);
   const ReadBack trace = read_back(path.name());
   REQUIRE(trace.events.size() < 1025);
   const Event& gap = trace.events.back();
@@ -123,13 +123,13 @@ TEST_CASE("a writer that lives is left alone, by others and by itself") {
   const std::string segment = segment_of(path.name());
   const auto outcome_for_child = [&] {
     const pid_t child = fork();
-    if (child == 0) _exit(static_cast<int>(recover(path.name(), segment).outcome));
+    if (child == 0) _exit(static_cast<int>(recover_own(path.name(), segment).outcome));
     int status = 0;
     waitpid(child, &status, 0);
     return static_cast<RecoveryOutcome>(WEXITSTATUS(status));
   };
   CHECK(outcome_for_child() == RecoveryOutcome::kWriterLives);
-  CHECK(recover(path.name(), segment).outcome == RecoveryOutcome::kWriterLives);
+  CHECK(recover_own(path.name(), segment).outcome == RecoveryOutcome::kWriterLives);
   CHECK(outcome_for_child() == RecoveryOutcome::kWriterLives);  // we have not given up the lock
   CHECK(record(1));
   stop_session("{}");
@@ -151,7 +151,7 @@ TEST_CASE("a program that exec'ed another has ended; its lock is gone, its numbe
   }
   char byte = 0;
   REQUIRE(read(ready[0], &byte, 1) == 1);
-  CHECK(recover(path.name(), segment_of(path.name())).outcome == RecoveryOutcome::kInFile);
+  CHECK(recover_own(path.name(), segment_of(path.name())).outcome == RecoveryOutcome::kInFile);
   check_addresses(read_back(path.name()), 10);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
@@ -168,7 +168,7 @@ TEST_CASE("of any number of readers at once one recovers, and all find the whole
   for (int i = 0; i < 4; ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      recover(path.name(), segment);
+      recover_own(path.name(), segment);
       _exit(read_back(path.name()).events.size() == 700 ? 0 : 1);
     }
     children.push_back(child);
@@ -195,7 +195,7 @@ TEST_CASE("a file cut, or damaged, since: the rest is read behind what is left")
   // In a chunk that the segment has no more.
   fs::resize_file(path.name(),
                   Reader(std::make_unique<FileSource>(path.name())).chunks().at(1).offset + 10);
-  const Recovery done = recover(path.name(), segment_of(path.name()));
+  const Recovery done = recover_own(path.name(), segment_of(path.name()));
   CHECK(done.outcome == RecoveryOutcome::kInFile);
   const ReadBack trace = read_back(path.name());
   CHECK(trace.events.size() < 300);
@@ -219,12 +219,12 @@ TEST_CASE("what nobody read is completed by the next session's look around, on i
   REQUIRE(record(0));
   const std::string own_segment = segment_of(alive.name());
   constexpr std::uint64_t kHourNs = 3'600ULL * 1'000'000'000;
-  collect_leftovers(kSharedMemoryFolder, monotonic_ns());
+  collect_leftovers(shared_folder(), monotonic_ns());
   check_addresses(read_back(read_never.name()), 100);
   CHECK_FALSE(read_back(read_never.name()).footer.empty());
-  collect_leftovers(kSharedMemoryFolder, monotonic_ns() + 23 * kHourNs);
+  collect_leftovers(shared_folder(), monotonic_ns() + 23 * kHourNs);
   CHECK(fs::exists(shared(moved_segment)));
-  collect_leftovers(kSharedMemoryFolder, monotonic_ns() + 25 * kHourNs);
+  collect_leftovers(shared_folder(), monotonic_ns() + 25 * kHourNs);
   CHECK_FALSE(fs::exists(shared(moved_segment)));
   CHECK(read_back(moved_to.name()).events.empty());
   CHECK(fs::exists(shared(own_segment)));

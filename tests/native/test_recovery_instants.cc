@@ -18,7 +18,7 @@ TEST_CASE("as if killed before, within and after every write: nothing is doubled
   const TemporaryPath path;
   const TemporaryPath copy_path;
   const OwnSegment copy_segment;
-  Segment segment({.ring_capacity = 64});
+  Segment segment({.ring_capacity = 64, .folder = shared_folder()});
   REQUIRE(segment.why_private().empty());
   Ring ring({.capacity = 64, .start_position = UINT64_MAX - 30, .memory = segment.ring_memory()});
   NameLog log(segment.names());
@@ -36,7 +36,7 @@ TEST_CASE("as if killed before, within and after every write: nothing is doubled
     }
     fs::copy_file(shared(segment.name()), copy_segment.path(),
                   fs::copy_options::overwrite_existing);
-    const Recovery done = recover(copy_path.name(), copy_segment.name());
+    const Recovery done = recover_own(copy_path.name(), copy_segment.name());
     if (read_back(copy_path.name()).footer.empty()) {
       CHECK(done.outcome == RecoveryOutcome::kInMemory);
       CHECK(done.why == "this is a copy; the file that was recorded to is " + path.name());

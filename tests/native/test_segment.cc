@@ -27,7 +27,7 @@ TEST_CASE("what is not ours, or not what it should be, is left alone") {
   in_killed_child([&] { start_session(undrained(other_path)); });
   const std::string segment = segment_of(path.name());
   const auto left_alone = [&](const std::string& name, const std::string& why) {
-    const Recovery done = recover(path.name(), name);
+    const Recovery done = recover_own(path.name(), name);
     CHECK(done.outcome == RecoveryOutcome::kLeftAlone);
     CHECK(done.why == why);
   };
@@ -59,8 +59,8 @@ TEST_CASE("what is not ours, or not what it should be, is left alone") {
   left_alone(segment_of(other_path.name()), "it belongs to another trace");
   CHECK(fs::exists(shared(segment_of(other_path.name()))));
   CHECK(fs::exists(shared(segment)));
-  CHECK(recover(path.name(), segment).outcome == RecoveryOutcome::kInFile);
-  CHECK(recover(other_path.name(), segment_of(other_path.name())).outcome ==
+  CHECK(recover_own(path.name(), segment).outcome == RecoveryOutcome::kInFile);
+  CHECK(recover_own(other_path.name(), segment_of(other_path.name())).outcome ==
         RecoveryOutcome::kInFile);
 }
 
