@@ -39,9 +39,12 @@ def simulated_gpu() -> None:
     skip_without_simgpu()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Return a running browser, one for all tests (see tests/support/browser.py)."""
+    """Return a running browser, one for a file's tests (see tests/support/browser.py).
+
+    Not for longer: while it runs, so does an event loop in this thread, and asyncio has no other.
+    """
     from browser import browser
 
     with browser() as running:

@@ -318,7 +318,8 @@ def test_a_sudden_end_loses_nothing(tmp_path, end):
     child, trace, journal = start_pusher(tmp_path, end)
     child.communicate(timeout=60)
     assert child.returncode == SUDDEN_ENDS[end]
-    assert read_footer(trace) is None
+    footer = read_footer(trace)  # any session that begins on this machine may have recovered it
+    assert footer is None or footer["reason"] == "recovered"
     check_exact(trace, journal)
     footer = read_footer(trace)
     assert footer is not None
