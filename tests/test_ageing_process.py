@@ -50,6 +50,7 @@ STEPS = 4000
 
 
 def test_a_recording_stays_below_its_limit_and_equals_torchs_counters(tmp_path: Path) -> None:
+    """C107: the cap holds, both ends are in full detail, and what is replaced is older detail."""
     (tmp_path / "train.py").write_text(TRAIN)
     run = [*RUN, "--max-disk", "1MiB", "-o", "long.gmt", "train.py", str(STEPS)]
     process = start(run, cwd=tmp_path)
@@ -85,6 +86,9 @@ def test_a_recording_stays_below_its_limit_and_equals_torchs_counters(tmp_path: 
     assert device.steps.peak["allocated"][:rows].tolist() == peaks.tolist()
     last = np.append(number[1:], STEPS) - 1
     assert device.steps.end["allocated"][:rows].tolist() == told[last, 1].tolist()
+    aged = find_aged(trace)
+    assert aged.detailed[0][0] == 0 and aged.detailed[-1][1] >= STEPS - 1
+    assert 0 < aged.first < aged.last < STEPS - 3
     assert {0, 1, 2, STEPS - 3, STEPS - 2, STEPS - 1} <= set(number.tolist())
     assert find_peaks(trace)[0].lines["allocated"].step % 400 == 7
     assert trace.peak().is_summarised is False

@@ -175,6 +175,7 @@ std::string TraceOutput::why_it_failed() const {
   if (ageing_ != nullptr && number == EFBIG && !ageing_->why().empty()) {
     return "max_disk is reached, and older parts can't be summarised: " + ageing_->why();
   }
+  if (number == ETIMEDOUT) return "whoever reads it takes nothing more";
   return number != 0 ? std::generic_category().message(number) : std::string(writer_->error());
 }
 

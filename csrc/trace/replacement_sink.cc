@@ -36,7 +36,7 @@ void remove_unfinished_replacement(const std::string& path) {
   if (S_ISREG(status.st_mode) && status.st_uid == ::geteuid()) ::unlink(left.c_str());
 }
 
-ReplacementSink::ReplacementSink(int descriptor) : original_(descriptor) {
+ReplacementSink::ReplacementSink(int descriptor) : DescriptorSink(-1), original_(descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw std::system_error(errno, std::generic_category());
   if (status.st_nlink == 0) throw std::system_error(ENOENT, std::generic_category());
@@ -58,21 +58,6 @@ ReplacementSink::ReplacementSink(int descriptor) : original_(descriptor) {
 ReplacementSink::~ReplacementSink() {
   close();
   if (has_name_) ::unlink(temporary_.c_str());
-}
-
-bool ReplacementSink::write(const void* data, std::size_t size_bytes) noexcept {
-  if (descriptor_ < 0) return fail(EBADF);
-  if (error_number() != 0) return false;
-  const int error = write_all(descriptor_, data, size_bytes);
-  return error == 0 || fail(error);
-}
-
-bool ReplacementSink::close() noexcept {
-  if (descriptor_ < 0) return error_number() == 0;
-  const int result = ::close(descriptor_);
-  descriptor_ = -1;
-  if (result != 0 && errno != EINTR) return fail(errno);
-  return error_number() == 0;
 }
 
 std::string ReplacementSink::original_path() const {

@@ -9,16 +9,12 @@ namespace gpumemtrace {
 
 // Until publish() the file has no name where the file system can do that, so that a process that is
 // killed leaves nothing behind; elsewhere it is called ".<name>.ageing". One thread at a time.
-class ReplacementSink final : public Sink {
+class ReplacementSink final : public DescriptorSink {
  public:
   // For the file open as `descriptor`: made in the folder where that one lies now, with its
   // permissions. Throws std::system_error; ENOENT when it was deleted.
   explicit ReplacementSink(int descriptor);
   ~ReplacementSink() override;
-
-  bool write(const void* data, std::size_t size_bytes) noexcept override;
-  bool close() noexcept override;
-  int descriptor() const noexcept override { return descriptor_; }
 
   // Puts it in the place of the file, wherever that lies by now, in one step: whoever opens the name
   // sees the one or the other, whole. False (and error_number()) when that can't be done, or the name
@@ -31,8 +27,7 @@ class ReplacementSink final : public Sink {
   bool give_name();
   std::string original_path() const;
 
-  int original_;  // the caller's, open until publish()
-  int descriptor_ = -1;
+  int original_;           // the caller's, open until publish()
   std::string temporary_;  // beside the original
   std::string path_;
   bool has_name_ = false;

@@ -1,6 +1,7 @@
 #include "trace/sink.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,10 @@
 namespace gpumemtrace {
 namespace {
 
+// For the reader of a full pipe. Meanwhile the ring fills, and then events are dropped and counted; a
+// program that ends waits as long.
+constexpr int kMostWaitMs = 5'000;
+
 // In a folder where anybody may make files (/tmp), a file of somebody else's under our name is a
 // trap: they could read the trace, or change it.
 bool is_planted(const std::string& path, const struct stat& file) {
@@ -25,21 +30,26 @@ bool is_planted(const std::string& path, const struct stat& file) {
          file.st_uid != status.st_uid;
 }
 
-// O_NONBLOCK only while it is opened: a pipe that nobody reads is an error, not a wait.
+// The system's own names of open files (`>(...)` of a shell is one) are links by nature.
+bool names_open_file(const std::string& path) {
+  for (const std::string folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (path.starts_with(folder)) {
+      return path.find_first_not_of("0123456789", folder.size()) == std::string::npos;
+    }
+  }
+  return false;
+}
+
+// O_NONBLOCK: a pipe that nobody reads is an error, not a wait, now and later (write_some()).
 int open_existing(const std::string& path) {
+  const int follow = names_open_file(path) ? 0 : O_NOFOLLOW;
   const int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | follow | O_NONBLOCK, 0666);
   if (descriptor < 0) return descriptor;
   struct stat status {};
   int error = ::fstat(descriptor, &status) != 0 ? errno : 0;
-  if (error == 0 && S_ISREG(status.st_mode)) {
-    if (is_planted(path, status)) {
-      error = EACCES;
-    } else if (::ftruncate(descriptor, 0) != 0) {
-      error = errno;
-    }
-  }
-  if (error == 0 && ::fcntl(descriptor, F_SETFL, 0) != 0) error = errno;
+  if (error == 0 && !S_ISCHR(status.st_mode) && is_planted(path, status)) error = EACCES;
+  if (error == 0 && S_ISREG(status.st_mode) && ::ftruncate(descriptor, 0) != 0) error = errno;
   if (error == 0) return descriptor;
   ::close(descriptor);
   errno = error;
@@ -48,6 +58,20 @@ int open_existing(const std::string& path) {
 
 int open_new(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_EXCL, 0666);
+}
+
+// As write(), but of a full pipe the room is waited for; ETIMEDOUT when none comes.
+ssize_t write_some(int descriptor, const char* bytes, std::size_t size_bytes) noexcept {
+  while (true) {
+    const ssize_t written = ::write(descriptor, bytes, size_bytes);
+    if (written >= 0) return written;
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return written;
+    pollfd full{.fd = descriptor, .events = POLLOUT, .revents = 0};
+    const int ready = ::poll(&full, 1, kMostWaitMs);
+    if (ready == 0) errno = ETIMEDOUT;
+    if (ready == 0 || (ready < 0 && errno != EINTR)) return -1;
+  }
 }
 
 }  // namespace
@@ -72,41 +96,31 @@ bool BufferSink::write(const void* data, std::size_t size_bytes) noexcept {
   return true;
 }
 
-int write_all(int descriptor, const void* data, std::size_t size_bytes) noexcept {
+DescriptorSink::~DescriptorSink() { close(); }
+
+bool DescriptorSink::write(const void* data, std::size_t size_bytes) noexcept {
+  if (descriptor_ < 0) return fail(EBADF);
   const auto* bytes = static_cast<const char*>(data);
-  while (size_bytes != 0) {
-    const ssize_t written = ::write(descriptor, bytes, size_bytes);
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return errno;
-    }
-    if (written == 0) return EIO;
+  while (size_bytes != 0 && error_number() == 0) {
+    const ssize_t written = write_some(descriptor_, bytes, size_bytes);
+    if (written <= 0) return fail(written == 0 ? EIO : errno);
     bytes += written;
     size_bytes -= static_cast<std::size_t>(written);
   }
-  return 0;
+  return error_number() == 0;
 }
 
-FileSink::FileSink(const std::string& path, bool overwrite)
-    : descriptor_(above_standard_streams(overwrite ? open_existing(path) : open_new(path))) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
-}
-
-FileSink::~FileSink() { close(); }
-
-bool FileSink::write(const void* data, std::size_t size_bytes) noexcept {
-  if (descriptor_ < 0) return fail(EBADF);
-  if (error_number() != 0) return false;
-  const int error = write_all(descriptor_, data, size_bytes);
-  return error == 0 || fail(error);
-}
-
-bool FileSink::close() noexcept {
+bool DescriptorSink::close() noexcept {
   if (descriptor_ < 0) return error_number() == 0;
   const int result = ::close(descriptor_);
   descriptor_ = -1;  // whatever close() said: the number may be somebody else's by now
   if (result != 0 && errno != EINTR) return fail(errno);
   return error_number() == 0;
+}
+
+FileSink::FileSink(const std::string& path, bool overwrite)
+    : DescriptorSink(above_standard_streams(overwrite ? open_existing(path) : open_new(path))) {
+  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
 }
 
 }  // namespace gpumemtrace

@@ -46,24 +46,30 @@ class GPUMEMTRACE_API BufferSink final : public Sink {
  private:
   std::vector<std::uint8_t>& bytes_;
 };
-// Writes all of it; returns errno, 0 = done.
-int write_all(int descriptor, const void* data, std::size_t size_bytes) noexcept;
 
-// A file of its own. Made with the user's umask; never through a symbolic link; never in place of
-// an existing file unless `overwrite`. Nothing is fsync'ed: what was written survives the death of
-// the process, not that of the machine.
-class GPUMEMTRACE_API FileSink final : public Sink {
+// Bytes go to an open file, which it closes. A pipe that is full is waited for, a bounded time: then
+// it fails with ETIMEDOUT.
+class GPUMEMTRACE_API DescriptorSink : public Sink {
  public:
-  // Throws std::system_error with errno when the file can't be made.
-  FileSink(const std::string& path, bool overwrite);
-  ~FileSink() override;
+  ~DescriptorSink() override;
 
   bool write(const void* data, std::size_t size_bytes) noexcept override;
   bool close() noexcept override;
   int descriptor() const noexcept override { return descriptor_; }
 
- private:
+ protected:
+  explicit DescriptorSink(int descriptor) noexcept : descriptor_(descriptor) {}
+
   int descriptor_;
+};
+
+// A file of its own. Made with the user's umask; never through a symbolic link; never in place of
+// an existing file unless `overwrite`; a pipe that is there is written into. Nothing is fsync'ed: what
+// was written survives the death of the process, not that of the machine.
+class GPUMEMTRACE_API FileSink final : public DescriptorSink {
+ public:
+  // Throws std::system_error with errno when the file can't be made.
+  FileSink(const std::string& path, bool overwrite);
 };
 
 }  // namespace gpumemtrace

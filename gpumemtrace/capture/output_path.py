@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import socket
+import stat
 import sys
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.rank import local_rank, rank
 from gpumemtrace.errors import InstallError
 
-__all__ = ["check_writable", "choose_path", "script_name"]
+__all__ = ["check_writable", "choose_path", "script_name", "takes_stream"]
 
 SUFFIX = ".gmt"
+_OWN_OUTPUTS = ("-", "/dev/stdout", "/dev/stderr", "/dev/tty")
 
 
 def choose_path(options: RecordingOptions, *, may_raise: bool = True) -> Path:
@@ -26,6 +28,7 @@ def choose_path(options: RecordingOptions, *, may_raise: bool = True) -> Path:
     - None: ``gpumemtrace-<script>.<rank>.<pid>.gmt`` in the working directory;
     - a folder (it exists, or ends in ``/``): the same name in there;
     - a pattern with ``{script} {rank} {local_rank} {host} {pid}`` in it;
+    - a pipe (`mkfifo`, or ``>(...)`` of a shell) or a device: it is written into;
     - a plain file name: the process that was asked writes it, each of its child processes adds
       ``.<rank>.<pid>`` before the suffix.
 
@@ -49,12 +52,28 @@ def choose_path(options: RecordingOptions, *, may_raise: bool = True) -> Path:
     path = path.absolute()
     if may_raise and not path.parent.is_dir():
         raise InstallError(f"{path.parent} is not a folder: make it, or choose another path")
+    if may_raise and _is_own_output(output):
+        raise InstallError(
+            f"{output} is where the program itself writes: give a file, or a pipe that you made "
+            "(mkfifo trace; cat trace > copy.gmt & and -o trace)"
+        )
+    if not made_up and takes_stream(path):
+        return path
     if not os.path.lexists(path) or (options.force and not path.is_dir()):
         return path
     if not made_up and may_raise:
         what = "is a folder" if path.is_dir() else "is there already"
         raise InstallError(f"{path} {what}: choose another path, or overwrite with force (-f)")
     return _numbered(path)
+
+
+def takes_stream(path: Path) -> bool:
+    """Whether it is a pipe or a device: nothing in it can be overwritten, nor be read again."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
 def check_writable(folder: Path) -> None:
@@ -96,6 +115,12 @@ def _fill(pattern: str) -> str:
 
 def _is_child() -> bool:
     return os.environ.get("GPUMEMTRACE_PARENT", str(os.getpid())) != str(os.getpid())
+
+
+def _is_own_output(output: str | None) -> bool:
+    return output in _OWN_OUTPUTS or (
+        output is not None and re.fullmatch(r"/(dev|proc/self)/fd/[012]", output) is not None
+    )
 
 
 def _numbered(path: Path) -> Path:

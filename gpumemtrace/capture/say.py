@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
+from gpumemtrace.capture.output_path import takes_stream
 from gpumemtrace.units import format_count
 
 __all__ = ["describe_file", "describe_flight", "say"]
@@ -45,10 +46,10 @@ def describe_file(path: Path, stats: _Stats) -> str:
         wrote = f"wrote only the beginning of the run ({stats.error}) to"
     events = format_count(stats.events, "event")
     lost = f", {stats.dropped:,} lost" if stats.dropped else ""
-    return (
-        f"{wrote} {path} ({events}{lost}, {stats.bytes_written / 2**20:.1f} MiB); "
-        f"next: gpumemtrace summary {shlex.quote(str(path))}"
-    )
+    text = f"{wrote} {path} ({events}{lost}, {stats.bytes_written / 2**20:.1f} MiB)"
+    if takes_stream(path):
+        return text
+    return f"{text}; next: gpumemtrace summary {shlex.quote(str(path))}"
 
 
 def describe_flight(window: str, stats: _Stats) -> str:

@@ -29,7 +29,7 @@ from gpumemtrace.capture.auto_phases import AutoPhases
 from gpumemtrace.capture.call_sites import begin_stacks, end_stacks, stacks_step
 from gpumemtrace.capture.modules import module_watch_step, stop_module_watch, watch_modules
 from gpumemtrace.capture.options import RecordingOptions
-from gpumemtrace.capture.output_path import check_writable, choose_path
+from gpumemtrace.capture.output_path import check_writable, choose_path, takes_stream
 from gpumemtrace.capture.say import describe_file, describe_flight, say
 from gpumemtrace.capture.session_stats import SessionStats, stats_of
 from gpumemtrace.capture.steps import counter
@@ -194,7 +194,7 @@ class Session:
             _core.session_start(
                 str(path),
                 metadata_json=json.dumps(record),
-                overwrite=options.force,
+                overwrite=options.force or takes_stream(path),
                 lazy=lazy,
                 ring_bytes=options.ring_bytes,
                 block_timeout_ms=options.block_timeout_ms if options.on_full == "block" else 0,

@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <vector>
 
 #include "folder.h"
+#include "trace/descriptor.h"
 #include "trace/sink.h"
 
 namespace gpumemtrace {
@@ -94,6 +99,48 @@ TEST_CASE("a pipe that nobody reads is an error, not a wait") {
   const std::string path = folder / "a.gmt";
   REQUIRE(::mkfifo(path.c_str(), 0666) == 0);
   CHECK(error_of(path, true) == ENXIO);
+}
+
+TEST_CASE("a pipe that is full is waited for, but not for ever") {
+  const Folder folder;
+  const std::string path = folder / "a.gmt";
+  REQUIRE(::mkfifo(path.c_str(), 0666) == 0);
+  const OwnedDescriptor reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto size = static_cast<std::size_t>(::fcntl(reader.get(), F_GETPIPE_SZ));
+  const std::vector<char> data(size + 100, 'x');
+  FileSink sink(path, true);
+  std::size_t received = 0;
+  std::thread slow([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::vector<char> room(data.size());
+    while (received < data.size()) {
+      const ssize_t part = ::read(reader.get(), room.data(), room.size());
+      if (part > 0) received += static_cast<std::size_t>(part);
+    }
+  });
+  CHECK(sink.write(data.data(), data.size()));
+  slow.join();
+  CHECK(received == data.size());
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK_FALSE(sink.write(data.data(), data.size()));  // nobody reads any more
+  CHECK(sink.error_number() == ETIMEDOUT);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+}
+
+TEST_CASE("the system's names of open files are followed, though they are links") {
+  const Folder folder;
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const OwnedDescriptor reader(ends[0]);
+  const OwnedDescriptor writer(ends[1]);
+  for (const std::string name : {"/dev/fd/", "/proc/self/fd/"}) {
+    FileSink sink(name + std::to_string(writer.get()), true);
+    CHECK(sink.write("abc", 3));
+    char read[8];
+    CHECK(::read(reader.get(), read, sizeof read) == 3);
+  }
+  REQUIRE(::symlink("/dev/null", (folder / "link").c_str()) == 0);
+  CHECK(error_of(folder / "link", true) == ELOOP);
 }
 
 TEST_CASE("somebody else's file in a folder for all is not overwritten, nor written into") {
