@@ -163,16 +163,19 @@ void Rewriting::write(const Unit& unit) {
     write_group();
   }
   group_is_old_ = unit.has_aged;
+  group_is_coarse_ = steps > 1;
   group_.insert(group_.end(), unit.records.begin(), unit.records.end());
   if (++grouped_ == steps) write_group();
 }
 
 void Rewriting::write_group() {
   if (grouped_ == 0) return;
-  if (group_is_old_ && grouped_ == 1) {
+  // Of pieces a few summaries and much that has not aged may make one, as long as one may be.
+  const bool is_piece = group_.back().event.kind != Kind::kStep;
+  if (group_is_old_ && grouped_ == 1 && !is_piece) {
     summary_.keep(group_, told_);  // it may stand for several steps already
   } else {
-    summary_.age(group_, grouped_ > 1, told_);
+    summary_.age(group_, grouped_ > 1 || (is_piece && group_is_coarse_), told_);
   }
   group_.clear();
   grouped_ = 0;

@@ -92,6 +92,7 @@ class Rewriting {
   std::vector<Record> group_;  // of units that are told as one
   std::uint64_t grouped_ = 0;  // how many those are
   bool group_is_old_ = false;
+  bool group_is_coarse_ = false;  // to be told without phases, though no second one may fit in
   std::vector<Event> told_;
 };
 

@@ -12,7 +12,11 @@ namespace gpumemtrace {
 // last. Sizes differ from step to step, so that no codec makes them small.
 class LongRun {
  public:
-  explicit LongRun(std::uint64_t pairs) : pairs_(pairs) {}
+  // A run without steps has no such marks; with phases it has one before each pair.
+  enum class Marks { kSteps, kNone, kPhases };
+
+  explicit LongRun(std::uint64_t pairs, Marks marks = Marks::kSteps)
+      : pairs_(pairs), marks_(marks) {}
 
   // The counters at the beginning, then one step after the other.
   std::vector<Event> next() {
@@ -22,17 +26,23 @@ class LongRun {
       event.flags = static_cast<std::uint32_t>(StatsCause::kBaseline);
       events_.back() = event;
     }
-    for (std::uint64_t i = 0; i < pairs_; ++i) alloc(kBase + 4096 * (2 + i), size(i));
+    for (std::uint64_t i = 0; i < pairs_; ++i) {
+      if (marks_ == Marks::kPhases) add(Kind::kPhase).size = 1 + i % 5;
+      alloc(kBase + 4096 * (2 + i), size(i));
+    }
     for (std::uint64_t i = 0; i < pairs_; ++i) free(kBase + 4096 * (2 + i));
     alloc(kBase + 4096 * (step_ % 2), size(pairs_));
     if (step_ != 0) free(kBase + 4096 * ((step_ + 1) % 2));
-    add(Kind::kStep).size = ++step_;
+    ++step_;
+    if (marks_ == Marks::kSteps) add(Kind::kStep).size = step_;
     return events_;
   }
 
   // So far.
   std::uint64_t allocs() const { return allocs_; }
   std::uint64_t frees() const { return frees_; }
+  // Bytes of the block that lives on.
+  std::int64_t in_use() const { return in_use_; }
 
  private:
   static constexpr std::uint64_t kBase = 0x7F0000000000;
@@ -52,6 +62,7 @@ class LongRun {
     Event& event = add(Kind::kAlloc);
     event.address = address;
     event.size = bytes;
+    in_use_ = static_cast<std::int64_t>(bytes);
     ++allocs_;
   }
   void free(std::uint64_t address) {
@@ -60,10 +71,12 @@ class LongRun {
   }
 
   std::uint64_t pairs_;
+  Marks marks_;
   std::uint64_t step_ = 0;
   std::uint64_t time_ = 0;
   std::uint64_t allocs_ = 0;
   std::uint64_t frees_ = 0;
+  std::int64_t in_use_ = 0;
   std::vector<Event> events_;
 };
 

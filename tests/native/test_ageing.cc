@@ -258,6 +258,36 @@ TEST_CASE("a run of any length stays below the limit; nothing is lost but what i
   CHECK(told.steps.back() == 3000);
 }
 
+TEST_CASE(
+    "so does a run without steps, which ages in pieces, and one with next to nothing but phases") {
+  for (const auto marks : {LongRun::Marks::kNone, LongRun::Marks::kPhases}) {
+    CAPTURE(marks == LongRun::Marks::kPhases);
+    const TemporaryPath path;
+    auto writer = std::make_unique<Writer>(std::make_unique<FileSink>(path.name(), false),
+                                           Ageing::prepare({}, kMiB));
+    Ageing ageing(kMiB, *writer);
+    LongRun run(200, marks);
+    for (int turn = 0; turn < 4000; ++turn) {
+      const std::vector<Event> events = run.next();
+      REQUIRE(writer->append(events.data(), events.size()));
+      if (ageing.work(*writer)) ageing.replace(writer);
+      REQUIRE(ageing.why() == "");
+    }
+    CHECK(ageing.rounds() >= 5);
+    REQUIRE(writer->close("{}", 2));
+    const ReadBack trace = read_back(path.name());
+    CHECK(trace.problems == 0);
+    const Told told = told_by(trace.events);
+    CHECK(told.allocs == run.allocs());
+    CHECK(told.frees == run.frees());
+    CHECK(told.left_out_allocs > run.allocs() / 2);
+    // The block that lives on is there to the last, in what is told and in the lines.
+    const std::vector<Unit> units = units_of(path.name(), SIZE_MAX);
+    REQUIRE(units.size() == 1);
+    CHECK(units[0].records.back().lines.requested() == run.in_use());
+  }
+}
+
 TEST_CASE("what can't be made smaller says why, and the file ends at the limit") {
   const TemporaryPath path;
   auto writer = std::make_unique<Writer>(std::make_unique<FileSink>(path.name(), false),
