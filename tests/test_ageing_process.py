@@ -258,3 +258,28 @@ def test_a_limited_file_that_is_moved_under_way(tmp_path: Path, what: str) -> No
         assert check_trace(trace).verdict == "good"
         assert find_aged(trace)
         assert other.stat().st_size <= MIB
+
+
+# A worker, such as a data loader's, that lives as long as the run.
+WORKER = """
+time.sleep(0.3)  # the trace is there
+pid = os.fork()
+if pid == 0:
+    time.sleep(600)
+    os._exit(0)
+"""
+
+
+def test_a_forked_worker_keeps_no_room_of_files_that_were_replaced(tmp_path: Path) -> None:
+    look = "print(*(os.readlink(f'/proc/{pid}/fd/{n}') for n in os.listdir(f'/proc/{pid}/fd')))"
+    (tmp_path / "train.py").write_text(
+        f"import os, time\n{TRAIN.replace('for step in', WORKER + 'for step in', 1)}\n"
+        f"{look}\nos.kill(pid, 9)\nos.waitpid(pid, 0)"
+    )
+    done = python(*RUN, "--max-disk", "1MiB", "-o", "a.gmt", "train.py", "2000", cwd=tmp_path)
+    held = done.stdout.splitlines()[-1]
+    assert "pipe:" in held, "nothing was looked at"
+    assert str(tmp_path) not in held and "/dev/shm" not in held
+    trace = gpumemtrace.open(tmp_path / "a.gmt")
+    assert check_trace(trace).verdict == "good"
+    assert find_aged(trace), "it was not replaced"

@@ -197,3 +197,33 @@ def test_a_clock_that_is_set_changes_no_time(tmp_path: Path) -> None:
     times = trace.records(Kind.STEP)["time_ns"] / 1e9
     assert np.all(np.diff(times) > 0.14) and times[-1] < 60
     assert abs(trace.run_record["clock"]["begin_wall_ns"] / 1e9 - begin) < 60
+
+
+# As daemons do when they begin; then files of its own get the numbers of those that it closed.
+CLOSING = """
+import os, time
+import torch
+
+torch.ones(5, device="cuda")
+time.sleep(0.3)  # the trace is there
+os.closerange(3, 256)
+own = [open(f"own{n}", "w+") for n in range(20)]
+for _ in range(50_000):
+    torch.empty(5, device="cuda")
+time.sleep(0.3)
+print(sum(os.path.getsize(f"own{n}") for n in range(20)), flush=True)
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--max-disk", "1MiB"]], ids=["whole", "limited"])
+def test_a_program_that_closes_what_it_did_not_open(tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "daemon.py").write_text(CLOSING)
+    done = python(*RUN, *options, "-o", "t.gmt", "daemon.py", cwd=tmp_path)
+    assert done.stdout == "0\n", "the trace went into the program's own files"
+    assert sum(path.stat().st_size for path in tmp_path.glob("own*")) == 0
+    first, last = done.stderr.splitlines()
+    assert "t.gmt: the program has closed the descriptor of the file; training continues" in first
+    assert "wrote only the beginning of the run" in last
+    trace = gpumemtrace.open(tmp_path / "t.gmt")
+    assert trace.size_bytes.tolist()[0] == 20
+    assert check_trace(trace).verdict == "truncated"

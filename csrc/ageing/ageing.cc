@@ -24,7 +24,7 @@ WriterOptions Ageing::prepare(WriterOptions options, std::uint64_t most_bytes) {
 
 Ageing::Ageing(std::uint64_t most_bytes, Writer& writer)
     : shares_{most_bytes},
-      source_(std::make_unique<FileSource>(descriptor_path(writer.descriptor()))),
+      source_(std::make_unique<FileSource>(descriptor_path(writer.descriptor()), true)),
       seen_bytes_(writer.bytes_written()) {
   writer.limit(most_bytes);
 }
@@ -76,7 +76,7 @@ bool Ageing::advance(Writer& writer) {
 
 void Ageing::replace(std::unique_ptr<Writer>& writer) noexcept {
   try {
-    auto source = std::make_unique<FileSource>(descriptor_path(smaller()->descriptor()));
+    auto source = std::make_unique<FileSource>(descriptor_path(smaller()->descriptor()), true);
     std::unique_ptr<Writer> smaller = rewriting_->publish(writer->options().stage);
     writer.swap(smaller);  // from here on whatever fails leaves a file that can be written
     source_.swap(source);
@@ -84,7 +84,7 @@ void Ageing::replace(std::unique_ptr<Writer>& writer) noexcept {
     const std::string path = rewriting_->path();
     rewriting_.reset();
     writer->limit(shares_.most_bytes);
-    source = std::make_unique<FileSource>(path);
+    source = std::make_unique<FileSource>(path, true);
     if (!is_same_file(source->descriptor(), source_->descriptor())) {
       throw std::system_error(ENOENT, std::generic_category());
     }

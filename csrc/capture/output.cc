@@ -41,10 +41,6 @@ FileProgress with_counts(FileProgress file, const Writer& writer) noexcept {
 
 TraceOutput::TraceOutput(OutputOptions options) : options_(std::move(options)) {}
 
-TraceOutput::~TraceOutput() {
-  if (witness_ >= 0) ::close(witness_);
-}
-
 void TraceOutput::open() {
   WriterOptions options{.time_resolution_ns = options_.time_resolution_ns,
                         .events_per_keyframe = options_.events_per_keyframe,
@@ -65,7 +61,8 @@ void TraceOutput::open() {
   }
   writer_ = std::move(writer);
   if (options_.is_file && ageing_ == nullptr) {
-    witness_ = ::open(options_.path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    witness_ =
+        GuardedDescriptor(::open(options_.path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW), true);
   }
   file_ = identify(witness());
   for (const std::string& json : early_metadata_) write_metadata(json);
@@ -172,6 +169,7 @@ void TraceOutput::check(bool written) {
 
 std::string TraceOutput::why_it_failed() const {
   const int number = writer_->error_number();
+  if (number == EBADF) return "the program has closed the descriptor of the file";
   if (ageing_ != nullptr && number == EFBIG && !ageing_->why().empty()) {
     return "max_disk is reached, and older parts can't be summarised: " + ageing_->why();
   }

@@ -12,6 +12,7 @@
 #include "ageing/ageing.h"
 #include "capture/segment_layout.h"
 #include "trace/event.h"
+#include "trace/guarded_descriptor.h"
 #include "trace/sink.h"
 #include "trace/writer.h"
 
@@ -37,7 +38,6 @@ struct OutputOptions {
 class TraceOutput {
  public:
   explicit TraceOutput(OutputOptions options);
-  ~TraceOutput();
 
   // Makes the file and writes the metadata kept. Throws std::system_error; open_or_warn() tells
   // warn instead. The events kept go out with the next append(), behind any names.
@@ -67,7 +67,7 @@ class TraceOutput {
   bool failed() const noexcept { return failed_; }
   const std::string& error() const noexcept { return error_; }
   // A second descriptor of the file, only to ask what it is; -1 = there is none.
-  int witness() const noexcept { return ageing_ ? ageing_->descriptor() : witness_; }
+  int witness() const noexcept { return ageing_ ? ageing_->descriptor() : witness_.get(); }
   // Where what is staged, and what comes next, will stand. The file is open.
   void describe_files(Progress& progress) const noexcept;
   // nullptr until the file is open.
@@ -86,7 +86,7 @@ class TraceOutput {
 
   OutputOptions options_;
   std::unique_ptr<Writer> writer_;
-  int witness_ = -1;                        // without a limit
+  GuardedDescriptor witness_;               // without a limit
   std::unique_ptr<ageing::Ageing> ageing_;  // with one
   FileProgress file_{};                     // that is written, without its counts
   FileProgress smaller_{};                  // that is about to take its place

@@ -81,7 +81,6 @@ Segment::Segment(const Options& options)
 Segment::~Segment() {
   remove_name();
   replace_by_zeros();
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 // Address space such that the ring begins where a huge page can.
@@ -100,11 +99,12 @@ void Segment::reserve() {
 }
 
 std::string Segment::open_file(const std::string& folder) {
-  descriptor_ =
-      above_standard_streams(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (descriptor_ < 0) return message_of(errno);
+  descriptor_ = GuardedDescriptor(
+      above_standard_streams(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)), true);
+  if (!descriptor_.is_open()) return message_of(errno);
+  const int file = descriptor_.get();
   struct statfs system {};
-  if (::fstatfs(descriptor_, &system) != 0) return message_of(errno);
+  if (::fstatfs(file, &system) != 0) return message_of(errno);
   if (system.f_type != TMPFS_MAGIC) return "it is not a file system in memory";
   const auto block = static_cast<std::uint64_t>(system.f_bsize);
   const std::size_t needed = bytes_ - (kRingOffset - kNamesEnd);
@@ -118,11 +118,10 @@ std::string Segment::open_file(const std::string& folder) {
     return "the limit of a file's size (ulimit -f) is below what is needed";
   }
   // Taken now: memory that is not there would be a SIGBUS in the middle of a push.
-  if (::fchmod(descriptor_, 0600) != 0 ||
-      ::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 ||
-      ::fallocate(descriptor_, 0, 0, kNamesEnd) != 0 ||
-      ::fallocate(descriptor_, 0, kRingOffset, static_cast<off_t>(bytes_ - kRingOffset)) != 0 ||
-      !lock_file(descriptor_)) {
+  if (::fchmod(file, 0600) != 0 || ::ftruncate(file, static_cast<off_t>(bytes_)) != 0 ||
+      ::fallocate(file, 0, 0, kNamesEnd) != 0 ||
+      ::fallocate(file, 0, kRingOffset, static_cast<off_t>(bytes_ - kRingOffset)) != 0 ||
+      !lock_file(file)) {
     return message_of(errno);
   }
   return {};
@@ -135,8 +134,8 @@ std::string Segment::map_shared(const std::string& folder) {
     name_ = random_name();
     if (name_.empty()) {
       why = "no random name can be had";
-    } else if (::mmap(memory_, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor_,
-                      0) == MAP_FAILED) {
+    } else if (::mmap(memory_, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                      descriptor_.get(), 0) == MAP_FAILED) {
       why = message_of(errno);
     } else {
       ::madvise(memory_, bytes_, MADV_DONTFORK);
@@ -144,8 +143,7 @@ std::string Segment::map_shared(const std::string& folder) {
       return {};
     }
   }
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
+  descriptor_.close();
   name_.clear();
   return folder + ": " + why;
 }
@@ -164,7 +162,8 @@ void Segment::map_private() {
 
 int Segment::give_name(std::uint64_t trace_id, int descriptor, std::uint64_t time_resolution_ns,
                        const ClockPair& begin) noexcept {
-  if (descriptor_ < 0 || is_named_) return 0;
+  if (!descriptor_.is_open() || is_named_) return 0;
+  if (const int error = descriptor_.check(); error != 0) return error;
   SegmentHeader header{};
   std::memcpy(header.magic, kSegmentMagic, sizeof header.magic);
   header.version = kSegmentVersion;
@@ -182,9 +181,9 @@ int Segment::give_name(std::uint64_t trace_id, int descriptor, std::uint64_t tim
   std::memcpy(memory_, &header, sizeof header);
 
   struct stat own {};
-  if (::fstat(descriptor_, &own) != 0) return errno;
+  if (::fstat(descriptor_.get(), &own) != 0) return errno;
   g_own_inode.store(own.st_ino, std::memory_order_relaxed);
-  std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor_);
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor_.get());
   if (::linkat(AT_FDCWD, link, AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) != 0) return errno;
   is_named_ = true;
   return 0;
@@ -199,8 +198,6 @@ void Segment::remove_name() noexcept {
 
 void Segment::leave_to_parent() noexcept {
   replace_by_zeros();
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
   is_named_ = false;
   g_own_inode.store(0, std::memory_order_relaxed);
 }

@@ -10,6 +10,7 @@
 #include "capture/segment_layout.h"
 #include "trace/event.h"
 #include "trace/export.h"
+#include "trace/guarded_descriptor.h"
 
 namespace gpumemtrace::capture {
 
@@ -84,7 +85,7 @@ class GPUMEMTRACE_API Segment {
   std::string path_;
   std::string why_private_;
   unsigned char* memory_ = nullptr;
-  int descriptor_ = -1;
+  GuardedDescriptor descriptor_;
   bool is_named_ = false;
 };
 

@@ -27,6 +27,7 @@
 #include "capture/recovery.h"
 #include "capture/sites.h"
 #include "capture/threads.h"
+#include "trace/guarded_descriptor.h"
 
 namespace gpumemtrace::capture {
 namespace {
@@ -193,6 +194,7 @@ void after_fork_in_child() {
   thread_registry().forget_all_locked();
   name_table().forget_session_locked();
   if (state().recording != nullptr) state().recording->segment->leave_to_parent();
+  close_guarded_in_child();
   state().recording = nullptr;
   state().last = {};
   state().rings.clear();
@@ -292,7 +294,7 @@ void start_session(const SessionOptions& options) {
   drain.output.max_disk_bytes = options.max_disk_bytes;
   drain.output.warn = warn_on_stderr;
   drain.output.make_sink = [path = options.path, overwrite = options.overwrite] {
-    return std::make_unique<FileSink>(path, overwrite);
+    return std::make_unique<FileSink>(path, overwrite, true);
   };
 
   if (options.flight_window_ms != 0) fly(drain, options);

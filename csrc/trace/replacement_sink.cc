@@ -36,23 +36,24 @@ void remove_unfinished_replacement(const std::string& path) {
   if (S_ISREG(status.st_mode) && status.st_uid == ::geteuid()) ::unlink(left.c_str());
 }
 
-ReplacementSink::ReplacementSink(int descriptor) : DescriptorSink(-1), original_(descriptor) {
+ReplacementSink::ReplacementSink(int descriptor)
+    : DescriptorSink(GuardedDescriptor()), original_(descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw std::system_error(errno, std::generic_category());
   if (status.st_nlink == 0) throw std::system_error(ENOENT, std::generic_category());
   const std::string path = path_of(descriptor);
   temporary_ = temporary_name(path);
   const std::string folder = path.substr(0, path.rfind('/') + 1);
-  descriptor_ =
-      above_standard_streams(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
-  if (descriptor_ < 0) {
+  int made = above_standard_streams(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
+  if (made < 0) {
     ::unlink(temporary_.c_str());  // of a process that was killed in the middle of this
-    descriptor_ = above_standard_streams(
+    made = above_standard_streams(
         ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), temporary_);
+    if (made < 0) throw std::system_error(errno, std::generic_category(), temporary_);
     has_name_ = true;
   }
-  static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777));
+  descriptor_ = GuardedDescriptor(made, true);
+  static_cast<void>(::fchmod(made, status.st_mode & 07777));
 }
 
 ReplacementSink::~ReplacementSink() {
@@ -71,8 +72,12 @@ std::string ReplacementSink::original_path() const {
 
 bool ReplacementSink::give_name() {
   if (has_name_) return true;
+  if (const int error = descriptor_.check(); error != 0) {
+    errno = error;
+    return false;
+  }
   ::unlink(temporary_.c_str());
-  const std::string self = descriptor_path(descriptor_);
+  const std::string self = descriptor_path(descriptor_.get());
   has_name_ =
       ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) == 0;
   return has_name_;

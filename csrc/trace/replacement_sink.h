@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "trace/guarded_descriptor.h"
 #include "trace/sink.h"
 
 namespace gpumemtrace {

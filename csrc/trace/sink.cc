@@ -99,10 +99,10 @@ bool BufferSink::write(const void* data, std::size_t size_bytes) noexcept {
 DescriptorSink::~DescriptorSink() { close(); }
 
 bool DescriptorSink::write(const void* data, std::size_t size_bytes) noexcept {
-  if (descriptor_ < 0) return fail(EBADF);
+  if (const int error = descriptor_.check(); error != 0) return fail(error);
   const auto* bytes = static_cast<const char*>(data);
   while (size_bytes != 0 && error_number() == 0) {
-    const ssize_t written = write_some(descriptor_, bytes, size_bytes);
+    const ssize_t written = write_some(descriptor_.get(), bytes, size_bytes);
     if (written <= 0) return fail(written == 0 ? EIO : errno);
     bytes += written;
     size_bytes -= static_cast<std::size_t>(written);
@@ -111,16 +111,15 @@ bool DescriptorSink::write(const void* data, std::size_t size_bytes) noexcept {
 }
 
 bool DescriptorSink::close() noexcept {
-  if (descriptor_ < 0) return error_number() == 0;
-  const int result = ::close(descriptor_);
-  descriptor_ = -1;  // whatever close() said: the number may be somebody else's by now
-  if (result != 0 && errno != EINTR) return fail(errno);
-  return error_number() == 0;
+  const int error = descriptor_.close();
+  return error == 0 ? error_number() == 0 : fail(error);
 }
 
-FileSink::FileSink(const std::string& path, bool overwrite)
-    : DescriptorSink(above_standard_streams(overwrite ? open_existing(path) : open_new(path))) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), path);
+FileSink::FileSink(const std::string& path, bool overwrite, bool keep_from_children)
+    : DescriptorSink(GuardedDescriptor(
+          above_standard_streams(overwrite ? open_existing(path) : open_new(path)),
+          keep_from_children)) {
+  if (!descriptor_.is_open()) throw std::system_error(errno, std::generic_category(), path);
 }
 
 }  // namespace gpumemtrace

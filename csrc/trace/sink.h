@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trace/export.h"
+#include "trace/guarded_descriptor.h"
 
 namespace gpumemtrace {
 
@@ -48,19 +50,21 @@ class GPUMEMTRACE_API BufferSink final : public Sink {
 };
 
 // Bytes go to an open file, which it closes. A pipe that is full is waited for, a bounded time: then
-// it fails with ETIMEDOUT.
+// it fails with ETIMEDOUT; with EBADF when the program has closed the descriptor, whatever its number
+// stands for by now.
 class GPUMEMTRACE_API DescriptorSink : public Sink {
  public:
   ~DescriptorSink() override;
 
   bool write(const void* data, std::size_t size_bytes) noexcept override;
   bool close() noexcept override;
-  int descriptor() const noexcept override { return descriptor_; }
+  int descriptor() const noexcept override { return descriptor_.get(); }
 
  protected:
-  explicit DescriptorSink(int descriptor) noexcept : descriptor_(descriptor) {}
+  explicit DescriptorSink(GuardedDescriptor descriptor) noexcept
+      : descriptor_(std::move(descriptor)) {}
 
-  int descriptor_;
+  GuardedDescriptor descriptor_;
 };
 
 // A file of its own. Made with the user's umask; never through a symbolic link; never in place of
@@ -68,8 +72,9 @@ class GPUMEMTRACE_API DescriptorSink : public Sink {
 // was written survives the death of the process, not that of the machine.
 class GPUMEMTRACE_API FileSink final : public DescriptorSink {
  public:
-  // Throws std::system_error with errno when the file can't be made.
-  FileSink(const std::string& path, bool overwrite);
+  // Throws std::system_error with errno when the file can't be made. `keep_from_children`: see
+  // GuardedDescriptor.
+  FileSink(const std::string& path, bool overwrite, bool keep_from_children = false);
 };
 
 }  // namespace gpumemtrace

@@ -17,24 +17,26 @@ namespace gpumemtrace {
 Source::~Source() = default;
 
 // O_NONBLOCK: a named pipe is refused below, not waited for.
-FileSource::FileSource(const std::string& path)
-    : descriptor_(above_standard_streams(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))) {
+FileSource::FileSource(const std::string& path, bool keep_from_children)
+    : descriptor_(above_standard_streams(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)),
+                  keep_from_children) {
   struct stat status {};
-  int error_number = descriptor_ < 0 || ::fstat(descriptor_, &status) != 0 ? errno : 0;
+  int error_number = !descriptor_.is_open() || ::fstat(descriptor_.get(), &status) != 0 ? errno : 0;
   if (error_number == 0 && S_ISDIR(status.st_mode)) error_number = EISDIR;
   if (error_number == 0 && !S_ISREG(status.st_mode)) error_number = ESPIPE;
-  if (error_number != 0) {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    throw std::system_error(error_number, std::generic_category(), path);
-  }
+  if (error_number != 0) throw std::system_error(error_number, std::generic_category(), path);
   size_bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
 
-FileSource::~FileSource() { ::close(descriptor_); }
+FileSource::~FileSource() = default;
 
 void FileSource::refresh() {
+  if (const int error = descriptor_.check(); error != 0) {
+    throw std::system_error(error, std::generic_category());
+  }
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) throw std::system_error(errno, std::generic_category());
+  if (::fstat(descriptor_.get(), &status) != 0)
+    throw std::system_error(errno, std::generic_category());
   size_bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -43,8 +45,8 @@ std::size_t FileSource::read(std::uint64_t offset, void* out, std::size_t size_b
   size_bytes = static_cast<std::size_t>(std::min<std::uint64_t>(size_bytes, size_bytes_ - offset));
   std::size_t done = 0;
   while (done < size_bytes) {
-    const ssize_t got = ::pread(descriptor_, static_cast<char*>(out) + done, size_bytes - done,
-                                static_cast<off_t>(offset + done));
+    const ssize_t got = ::pread(descriptor_.get(), static_cast<char*>(out) + done,
+                                size_bytes - done, static_cast<off_t>(offset + done));
     if (got == 0) break;
     if (got < 0) {
       if (errno == EINTR) continue;

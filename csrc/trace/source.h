@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trace/export.h"
+#include "trace/guarded_descriptor.h"
 
 namespace gpumemtrace {
 
@@ -29,18 +30,20 @@ class GPUMEMTRACE_API Source {
 // A regular file, by pread: one that shrinks while we read gives an error, not SIGBUS.
 class GPUMEMTRACE_API FileSource final : public Source {
  public:
-  // Throws std::system_error: no such file, no permission, a directory.
-  explicit FileSource(const std::string& path);
-  // Sees what the file has grown to. Not while another thread reads.
+  // Throws std::system_error: no such file, no permission, a directory. `keep_from_children`: see
+  // GuardedDescriptor.
+  explicit FileSource(const std::string& path, bool keep_from_children = false);
+  // Sees what the file has grown to. Not while another thread reads. Throws std::system_error; EBADF
+  // when the program has closed the descriptor.
   void refresh();
-  int descriptor() const noexcept { return descriptor_; }
+  int descriptor() const noexcept { return descriptor_.get(); }
   ~FileSource() override;
 
   std::uint64_t size_bytes() const noexcept override { return size_bytes_; }
   std::size_t read(std::uint64_t offset, void* out, std::size_t size_bytes) const override;
 
  private:
-  int descriptor_;
+  GuardedDescriptor descriptor_;
   std::uint64_t size_bytes_ = 0;
 };
 
