@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "torch/block_streams.h"
 #include "torch/device_memory.h"
 #include "torch/device_table.h"
 
@@ -94,6 +95,8 @@ void Hook::swap_in_late() {
   }
   take_place_in_device_table(&native_, allocator_.get());
   if (native_.initialized()) {
+    // Another thread may be in a miss that began before, of which nothing was noted.
+    if (releases_lock_on_cudamalloc()) stop_following_streams();
     recorder_.initialized(c10::cuda::device_count());
     describe_devices(c10::cuda::device_count());
   }

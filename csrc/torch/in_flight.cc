@@ -9,11 +9,12 @@
 #include <array>
 
 #include "capture/clock.h"
+#include "torch/block_streams.h"
 
 namespace gpumemtrace::hook {
 namespace {
 
-constinit std::array<InFlightSlot, 64> g_slots{};
+constinit std::array<InFlightSlot, kInFlightSlots> g_slots{};
 constinit std::atomic<std::size_t> g_used{0};  // slots that were ever taken
 
 // For threads that found no slot, and for what a thread frees while it ends.
@@ -25,6 +26,7 @@ struct SlotOwner {
   ~SlotOwner() {
     InFlightSlot* const slot = t_notes.slot;
     t_notes.slot = &g_shared_slot;
+    t_notes.streams = no_stream_ranges();
     slot->busy.store(false, std::memory_order_release);
     slot->taken.store(false, std::memory_order_release);
   }
@@ -47,6 +49,7 @@ InFlightSlot* acquire_slot() noexcept {
       while (used <= i && !g_used.compare_exchange_weak(used, i + 1, std::memory_order_seq_cst)) {
       }
       t_notes.slot = &slot;
+      t_notes.streams = stream_ranges_of(i);
       thread_local const SlotOwner owner;
       (void)owner;
       return &slot;
@@ -54,6 +57,7 @@ InFlightSlot* acquire_slot() noexcept {
   }
   g_crowded.store(true, std::memory_order_relaxed);
   t_notes.slot = &g_shared_slot;
+  t_notes.streams = no_stream_ranges();
   return &g_shared_slot;
 }
 

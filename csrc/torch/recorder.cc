@@ -46,15 +46,18 @@ bool Recorder::large_needs_totals(const Ring* ring, std::uint64_t begin,
          !segments_.agrees(SegmentKnowledge::kFixed) || !splits_every_size();
 }
 
-void Recorder::allocated_large(Ring* ring, std::uint64_t begin, Event& event) noexcept {
-  const auto device = static_cast<DeviceIndex>(event.device);
-  if (large_needs_totals(ring, begin, device)) {
+void Recorder::allocated_with_care(Ring* ring, std::uint64_t begin, const void* block,
+                                   std::size_t size, DeviceIndex device,
+                                   cudaStream_t stream) noexcept {
+  if (t_notes.any || large_needs_totals(ring, begin, device)) [[unlikely]] {
+    Event event = alloc_event(block, size, device, stream);
     allocated_with_totals(ring, begin, event);
     return;
   }
+  Event event = alloc_event(block, size, device, stream);
   push(ring, event);
   if (ring->head() != begin + 1) [[unlikely]] {
-    leave_unsized(reinterpret_cast<const void*>(event.address));
+    leave_unsized(block);
     want_resync(device);
   }
   finish(ring, begin, device);
@@ -70,7 +73,7 @@ void Recorder::allocated_with_totals(Ring* ring, std::uint64_t begin, Event& eve
   const bool missed = t_notes.missed;
   const bool wants_bytes = block_may_be_larger(event.size);
   if (!missed && !t_notes.has_before && !wants_bytes) {
-    t_notes.clear();
+    t_notes.settle();
     push(ring, event);
     finish(ring, begin, device);
     return;
@@ -97,7 +100,7 @@ void Recorder::allocated_with_totals(Ring* ring, std::uint64_t begin, Event& eve
     alone = alone && ring->head() == begin + pushed;
   }
   if (!alone) want_resync(device);
-  t_notes.clear();
+  t_notes.settle();
   if (needs_correction(ring, device)) [[unlikely]]
     correct(ring, device, alone);
   leave();
@@ -180,7 +183,7 @@ void Recorder::failed(Ring* ring, std::size_t size, DeviceIndex device,
   push(ring, event);
   const std::uint64_t pushed = known ? 1 + after_miss(ring, event, nullptr, totals) : 1;
   if (!alone || ring->head() != place + pushed) want_resync(device);
-  t_notes.clear();
+  t_notes.settle();
   leave();
 }
 

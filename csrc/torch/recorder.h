@@ -67,7 +67,7 @@ class Recorder {
   Arrival arrive() noexcept;
 
   // How far the ring is. Just before the native allocator is called; either allocated() or failed()
-  // must follow, or abandoned() where it threw something else.
+  // must follow, or abandoned() where it threw something else or `ring` is nullptr.
   std::uint64_t begin(Ring* ring, std::uint64_t attention, std::size_t size) noexcept;
   // After it has served the request, in the same thread.
   void allocated(Ring* ring, std::uint64_t begin, const void* block, std::size_t size,
@@ -143,7 +143,12 @@ class Recorder {
   // After an operation's own event. `device` is -1 where it isn't known (a free).
   void finish(Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept;
   bool large_needs_totals(const Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept;
-  void allocated_large(Ring* ring, std::uint64_t begin, Event& event) noexcept;
+  static Event alloc_event(const void* block, std::size_t size, DeviceIndex device,
+                           cudaStream_t stream) noexcept;
+  // The same as allocated(), for what is not a cached block of a size that a reader can tell. Out of
+  // line, and given the event's parts: there an event whose address nobody takes stays in registers.
+  void allocated_with_care(Ring* ring, std::uint64_t begin, const void* block, std::size_t size,
+                           DeviceIndex device, cudaStream_t stream) noexcept;
   void leave_unsized(const void* block) noexcept;
   void forget(const void* block) noexcept;
   bool needs_correction(const Ring* ring, DeviceIndex device) const noexcept;
@@ -199,6 +204,18 @@ inline bool Recorder::needs_correction(const Ring* ring, DeviceIndex device) con
          (device >= 0 && (ring->resync_wanted(device) || ring->resync_wanted(-1)));
 }
 
+inline Event Recorder::alloc_event(const void* block, std::size_t size, DeviceIndex device,
+                                   cudaStream_t stream) noexcept {
+  Event event{};
+  event.kind = Kind::kAlloc;
+  event.address = reinterpret_cast<std::uintptr_t>(block);
+  event.size = size;
+  event.stream = reinterpret_cast<std::uintptr_t>(stream);
+  event.device = device;
+  event.site = capture::site_of(Kind::kAlloc, size);
+  return event;
+}
+
 inline void Recorder::finish(Ring* ring, std::uint64_t begin, DeviceIndex device) noexcept {
   if (needs_correction(ring, device)) [[unlikely]]
     correct(ring, device, ring->head() == begin + 1);
@@ -216,6 +233,10 @@ inline Recorder::Arrival Recorder::arrive() noexcept {
 
 inline std::uint64_t Recorder::begin(Ring* ring, std::uint64_t attention,
                                      std::size_t size) noexcept {
+  if (t_notes.any) [[unlikely]]
+    ++t_notes.inner;
+  if (ring == nullptr) [[unlikely]]
+    return 0;
   if ((attention & ~kUnsized) != 0) [[unlikely]] {
     return begin_with_care(ring, size);
   }
@@ -228,21 +249,11 @@ inline std::uint64_t Recorder::begin(Ring* ring, std::uint64_t attention,
 inline void Recorder::allocated(Ring* ring, std::uint64_t begin, const void* block,
                                 std::size_t size, DeviceIndex device,
                                 cudaStream_t stream) noexcept {
-  Event event{};
-  event.kind = Kind::kAlloc;
-  event.address = reinterpret_cast<std::uintptr_t>(block);
-  event.size = size;
-  event.stream = reinterpret_cast<std::uintptr_t>(stream);
-  event.device = device;
-  event.site = capture::site_of(Kind::kAlloc, size);
-  if (t_notes.any) [[unlikely]] {
-    allocated_with_totals(ring, begin, event);
+  if (t_notes.any || size > exact_up_to_.load(std::memory_order_relaxed)) [[unlikely]] {
+    allocated_with_care(ring, begin, block, size, device, stream);
     return;
   }
-  if (size > exact_up_to_.load(std::memory_order_relaxed)) {
-    allocated_large(ring, begin, event);
-    return;
-  }
+  Event event = alloc_event(block, size, device, stream);
   capture::push(ring, event);
   finish(ring, begin, device);
 }
@@ -263,7 +274,7 @@ inline std::uint64_t Recorder::freeing(Ring* ring, std::uint64_t attention,
 }
 
 inline void Recorder::abandoned() noexcept {
-  t_notes.clear();
+  t_notes.settle();
   leave();
 }
 

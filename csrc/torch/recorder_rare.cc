@@ -1,6 +1,7 @@
 // The recorder's part for calls that come once, or once in a while.
 #include <time.h>
 
+#include "torch/block_streams.h"
 #include "torch/recorder.h"
 
 namespace gpumemtrace::hook {
@@ -19,10 +20,13 @@ void Recorder::initialized(int device_count) noexcept {
       for (int device = 0; is_known(device) && device < device_count; ++device) {
         attention_.fetch_or(watch_bit(device), std::memory_order_relaxed);
       }
+      stop_following_streams();
     }
   } catch (...) {
     distrust_rounding();
+    stop_following_streams();
   }
+  follow_streams();
 }
 
 // An operation within another goes on: who begins the session waits for the outer one.

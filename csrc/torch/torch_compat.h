@@ -33,6 +33,11 @@ inline bool uses_expandable_segments() { return AllocatorConfig::expandable_segm
 // Whether blocks of all sizes may be split (PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb is not set).
 inline bool splits_every_size() { return AllocatorConfig::max_split_size() == SIZE_MAX; }
 
+// Whether torch lets other threads allocate while one waits for cudaMalloc.
+inline bool releases_lock_on_cudamalloc() {
+  return c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::release_lock_on_cudamalloc();
+}
+
 // Whether requests of this size may be rounded up to more than the next multiple of 512 bytes
 // (PYTORCH_CUDA_ALLOC_CONF=roundup_power2_divisions:...).
 inline bool is_rounded_to_power2_divisions(std::size_t size) {

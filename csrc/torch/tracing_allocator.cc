@@ -7,6 +7,7 @@
 
 #include "capture/clock.h"
 #include "torch/block_snapshot.h"
+#include "torch/block_streams.h"
 #include "torch/device_memory.h"
 #include "torch/device_table.h"
 
@@ -52,12 +53,6 @@ c10::DeleterFnPtr caching_deleter(CUDAAllocator& native) {
   return on != off ? on : nullptr;
 }
 
-// The default stream needs no look-up: 0 on both sides.
-cudaStream_t current_stream(c10::DeviceIndex device) {
-  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
-  return stream.id() == 0 ? nullptr : stream.stream();
-}
-
 // Runs `allocate`; what it throws goes on to the caller as it is, after an OOM has been recorded.
 template <class Allocate>
 auto or_record_failure(Recorder& recorder, Ring* ring, std::size_t size, const cudaStream_t* stream,
@@ -90,7 +85,7 @@ TracingAllocator::TracingAllocator(CUDAAllocator& native, Recorder& recorder)
 template <class Allocate>
 inline c10::DataPtr TracingAllocator::allocate_with(std::size_t size, const Allocate& allocate) {
   const auto [ring, attention] = recorder_.arrive();
-  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, attention, size) : 0;
+  const std::uint64_t begin = recorder_.begin(ring, attention, size);
   c10::DataPtr block = or_record_failure(recorder_, ring, size, nullptr, allocate);
   // Changes the deleter in place: pointer, context and device stay what they are. Also for an empty
   // block, since its deleter is to equal raw_deleter() too.
@@ -105,7 +100,7 @@ inline c10::DataPtr TracingAllocator::allocate_with(std::size_t size, const Allo
     return block;
   }
   const c10::DeviceIndex device = block.device().index();
-  recorder_.allocated(ring, begin, block.get(), size, device, current_stream(device));
+  recorder_.allocated(ring, begin, block.get(), size, device, stream_of(block.get(), device));
   return block;
 }
 
@@ -115,6 +110,7 @@ c10::DataPtr TracingAllocator::allocate(std::size_t size) {
 
 #if GPUMEMTRACE_TORCH_AT_LEAST(2, 13)
 c10::DataPtr TracingAllocator::allocateWithAddress(std::size_t size, void* address) {
+  const ChangingSegments changing;
   recorder_.distrust_segments();  // it may lie in the middle of a free block
   c10::DataPtr block = allocate_with(
       size, [this, size, address] { return native_.allocateWithAddress(size, address); });
@@ -134,7 +130,7 @@ inline void* TracingAllocator::raw_alloc_with(std::size_t size, const cudaStream
                                               const Allocate& allocate) {
   if (!caches()) return allocate();
   const auto [ring, attention] = recorder_.arrive();
-  const std::uint64_t begin = ring != nullptr ? recorder_.begin(ring, attention, size) : 0;
+  const std::uint64_t begin = recorder_.begin(ring, attention, size);
   void* const block = or_record_failure(recorder_, ring, size, stream, allocate);
   if (block == nullptr) {
     recorder_.abandoned();
@@ -205,16 +201,19 @@ void TracingAllocator::init(int device_count) {
 bool TracingAllocator::initialized() { return !pretends_uninitialized_ && native_.initialized(); }
 
 void TracingAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
+  const ChangingSegments changing;
   native_.setMemoryFraction(fraction, device);
   recorder_.released(active_ring(), device);
 }
 
 #if GPUMEMTRACE_TORCH_AT_LEAST(2, 8)
 void TracingAllocator::emptyCache(MempoolId_t pool) {
+  const ChangingSegments changing;
   const std::uint64_t since_ns = capture::monotonic_ns();
   native_.emptyCache(pool);
 #else
 void TracingAllocator::emptyCache() {
+  const ChangingSegments changing;
   const std::uint64_t since_ns = capture::monotonic_ns();
   native_.emptyCache();
 #endif
@@ -238,6 +237,7 @@ void TracingAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t pool) {
 }
 
 void TracingAllocator::releasePool(DeviceIndex device, MempoolId_t pool) {
+  const ChangingSegments changing;
   native_.releasePool(device, pool);
   recorder_.released(active_ring(), device);
 }
@@ -275,7 +275,11 @@ std::vector<KnownBlock> describe(CUDAAllocator& native, const std::vector<c10::D
 ForwardingAllocator::CheckpointDelta TracingAllocator::setCheckpointPoolState(
     DeviceIndex device, std::shared_ptr<AllocatorState> state) {
   Ring* const ring = recorder_.arrive().ring;
-  const Leaving at_end;
+  struct Abandon {  // it allocates by itself, and may miss the cache
+    Recorder& recorder;
+    ~Abandon() { recorder.abandoned(); }
+  } const at_end{recorder_};
+  const ChangingSegments changing;
   CheckpointDelta delta = native_.setCheckpointPoolState(device, std::move(state));
   for (c10::DataPtr& block : delta.dataptrs_allocd) {
     (void)block.compare_exchange_deleter(native_deleter_, &delete_traced);
