@@ -237,6 +237,13 @@ class Marks:
             count=self.counts_of(number),
         )
 
+    @property
+    def ended_steps(self) -> int:
+        """How many steps ended, also one that had begun before a slice of time."""
+        marks = self.of(Kind.STEP)
+        began_before = self.begins_inside_step and len(marks["flags"]) > 0
+        return self.steps().total + bool(began_before and not marks["flags"][0] & StepFlags.SET)
+
     def phases(self, paths: tuple[tuple[str, ...], ...]) -> PhaseSpans:
         """Return the stretches between the phase marks of each thread."""
         marks = self.of(Kind.PHASE)

@@ -56,6 +56,20 @@ def test_each_limit_measures_what_it_names(rule, expected):
         )
 
 
+@pytest.mark.parametrize(
+    ("steps", "note"),
+    [
+        ("10:1000", "of steps 10 to 999 the run has those before 40"),
+        ("39:41", "of steps 39 to 40 the run has those before 40"),
+        ("10:40", None),
+    ],
+)
+def test_steps_that_the_run_never_got_to_are_named(steps, note):
+    rules = parse_rules({"limit": [{"max": "1 GiB", "steps": steps}]})
+    (found,) = check_budget([run()], rules).findings
+    assert (found.verdict, found.note) == ("ok", note)
+
+
 @pytest.mark.parametrize("steps", [0, 8])
 def test_growth_in_too_few_steps_is_no_pass(steps):
     rules = parse_rules({"growth": [{"max_per_step": "1 KiB"}]})

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpumemtrace.cli import main as cli
+from gpumemtrace.cli.any_order import AnyOrderParser
 from gpumemtrace.errors import GpuMemTraceError
 
 
@@ -87,3 +88,28 @@ def test_version_through_python_dash_m():
         check=True,
     ).stdout
     assert output.startswith("gpumemtrace 0.")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("a b --json r", {"files": ["a", "b"], "rules": "r", "json": True, "top": 0}),
+        ("a --top 3 b --top=4 r", {"files": ["a", "b"], "rules": "r", "json": False, "top": 4}),
+        ("a -t 3 r --json", {"files": ["a"], "rules": "r", "json": True, "top": 3}),
+        ("--json a -- --top r", {"files": ["a", "--top"], "rules": "r", "json": True, "top": 0}),
+    ],
+)
+def test_options_may_stand_anywhere(words, found):
+    parser = AnyOrderParser()
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("rules")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--top", "-t", type=int, default=0)
+    assert vars(parser.parse_args(words.split())) == found
+
+
+def test_the_line_of_a_script_keeps_its_order():
+    parser = AnyOrderParser()
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("script", nargs=argparse.REMAINDER)
+    assert parser.parse_args(["t.py", "--json"]).script == ["t.py", "--json"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic import MIB, TraceBuilder
 
+from gpumemtrace.analysis.facts import trace_facts
 from gpumemtrace.analysis.init_stretch import find_init, without_long_init
 from gpumemtrace.analysis.timeline import build_timeline
 from gpumemtrace.cli.main import main
@@ -75,6 +76,9 @@ def test_a_slice_that_begins_with_a_phase_begins_in_it():
     assert all(span.path != ("init",) for span in part.phases)
     whole, shown = build_timeline(trace), build_timeline(part)
     assert shown.devices[0].peak.size_bytes == whole.devices[0].peak.size_bytes == 10 * MIB
+    # The step that goes on there had begun before; it ended there, and counts in the heading.
+    assert shown.completed_steps == whole.completed_steps == len(trace.steps)
+    assert trace_facts(part).steps == len(trace.steps)
 
 
 @pytest.mark.parametrize("kind", ["timeline", "categories"])

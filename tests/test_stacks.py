@@ -156,40 +156,6 @@ def test_a_thread_of_a_library_says_so(tmp_path: Path) -> None:
             assert trace.sites.stack(site) == ()
 
 
-_CHUNK_BY_CHUNK = """
-import time, torch, gpumemtrace
-names = {"torch": torch}
-with gpumemtrace.install("whole.gmt", stacks="python", modules=True):
-    for i in range(8):  # a new function and a new module in each piece of the file
-        text = f"def f{i}(): return torch.nn.Linear(8, 8).cuda()"
-        exec(compile(text, f"made_{i}.py", "exec"), names)
-        names[f"f{i}"]()(torch.ones(4, 8, device="cuda")).sum().backward()
-        time.sleep(0.15)
-"""
-
-
-def test_what_is_left_of_a_cut_file_resolves(tmp_path: Path) -> None:
-    # C14: also of functions made at run time, whose source no file holds.
-    run_simulated(_CHUNK_BY_CHUNK, cwd=tmp_path)
-    content = (tmp_path / "whole.gmt").read_bytes()
-    whole = gpumemtrace.open(tmp_path / "whole.gmt")
-    lengths, of_modules = set(), 0
-    for size in range(len(content) // 20, len(content), len(content) // 20):
-        cut = tmp_path / f"{size}.gmt"
-        cut.write_bytes(content[:size])
-        trace = gpumemtrace.open(cut)
-        lengths.add(len(trace))
-        for site in np.unique(trace.site).tolist():
-            assert trace.sites.stack(site) == whole.sites.stack(site)
-            one, other = (t.sites.module[site] for t in (trace, whole))
-            assert (one < 0) == (other < 0)
-            if one >= 0:  # else it is in no module
-                assert trace.sites.module_names[one] == whole.sites.module_names[other]
-                of_modules += 1
-    assert len(lengths) > 5 and max(lengths) > len(whole) // 2
-    assert of_modules > 5
-
-
 def told(path: Path) -> dict[int, list[tuple[str, str]]]:
     """By its size, the state of each alloc and the function of ``made.py`` that it was made in."""
     trace = gpumemtrace.open(path)

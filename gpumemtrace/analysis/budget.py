@@ -189,7 +189,16 @@ class _Reading:
                 device=device.device,
                 step=step,
                 phase=phase,
+                note=self._not_reached(rule),
             )
+
+    def _not_reached(self, rule: LimitRule) -> str | None:
+        """Say that the run ended before the last of the steps that the rule is about."""
+        steps = self.trace.steps
+        end = int((steps.number + steps.count).max(initial=0))
+        if rule.steps is None or rule.steps[1] <= end:
+            return None
+        return f"of steps {rule.steps[0]} to {rule.steps[1] - 1} the run has those before {end}"
 
     def has_what_it_names(self, rule: Rule) -> bool:
         """Whether the rule's phase and device occur here, so that it ought to find something."""

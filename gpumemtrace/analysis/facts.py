@@ -65,7 +65,7 @@ class FlightRecording:
 class TraceFacts:
     """What a trace or slice is, for the heading of a view.
 
-    ``steps``: completed ones, in summary or not. ``shown_records`` of ``all_records``: in a slice,
+    ``steps``: that ended, in summary or not. ``shown_records`` of ``all_records``: in a slice,
     how much of the whole it is. ``dropped_events``: lost while recording. ``flight``: None unless
     it is a flight recording. ``aged``: what was summarised to keep the file small. ``devices``:
     those with events.
@@ -88,7 +88,7 @@ def trace_facts(trace: TraceData) -> TraceFacts:
     return TraceFacts(
         path=trace.path,
         simulated=simulated_run(trace.run_record),
-        steps=trace.steps.total,
+        steps=trace.marks.ended_steps,
         duration_ns=trace.duration_ns,
         shown_records=trace.record_count,
         all_records=trace.whole_record_count,

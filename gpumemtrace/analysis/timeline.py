@@ -184,7 +184,7 @@ class TimelineBuilder:
             phases=find_phase_bands(trace, columns=self._columns),
             step_number=number,
             step_start_ns=step_start_ns,
-            completed_steps=trace.steps.total,
+            completed_steps=trace.marks.ended_steps,
             gaps=tuple(zip(gaps["time_ns"].tolist(), gaps["address"].tolist(), strict=True)),
             aged=find_aged(trace),
             notes=tuple(

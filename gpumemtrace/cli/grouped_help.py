@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpumemtrace.cli.any_order import AnyOrderParser
+
 __all__ = ["CommandParser", "GroupedParser"]
 
 
@@ -18,7 +20,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         return argparse.HelpFormatter._fill_text(self, text, width, indent)
 
 
-class CommandParser(argparse.ArgumentParser):
+class CommandParser(AnyOrderParser):
     """The parser of one command."""
 
     def __init__(self, **options: Any) -> None:
