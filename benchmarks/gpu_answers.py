@@ -16,11 +16,11 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 sys.path.insert(0, str(TESTS / "support"))
 
 from category_truth import CLASSES, scores_of  # noqa: E402
+from measured_phases import compare_measured_phases  # noqa: E402
 
 import gpumemtrace  # noqa: E402
 from gpumemtrace.analysis.categories import CATEGORY_NAMES  # noqa: E402
 from gpumemtrace.analysis.peak_live_set import PeakLiveSet  # noqa: E402
-from gpumemtrace.analysis.step_phases import find_step_phases  # noqa: E402
 
 __all__ = ["PROGRAMS", "compare_categories", "compare_modules", "compare_phases"]
 
@@ -30,16 +30,9 @@ PROGRAMS = TESTS / "programs"
 def compare_phases(trace_path: Path, measured: list[dict[str, list[int]]]) -> list[str]:
     """Highest ``memory_allocated`` of each phase of each step, as measured by resets, and ours."""
     trace = gpumemtrace.open(trace_path)
-    compared, off = 0, []
-    for device in find_step_phases(trace):
-        for step, phases in enumerate(measured):
-            row = device.peak_allocated_bytes[device.number.tolist().index(step)]
-            for name, peaks in phases.items():
-                compared += 1
-                difference = int(row[device.names.index(name)]) - peaks[device.device]
-                if difference:
-                    off.append(f"step {step} {name}: {difference:+d} B")
-        peak = trace.peak(device=device.device)
+    compared, off = compare_measured_phases(trace, measured)
+    for device in trace.active_devices:
+        peak = trace.peak(device=device)
         for parts in (peak.steps.category_bytes, peak.steps.phase_bytes):
             if not np.array_equal(parts.sum(axis=1), peak.steps.size_bytes):
                 off.append("sums differ from the peaks")

@@ -19,6 +19,7 @@ from gpumemtrace.confidential import (
 )
 from gpumemtrace.schema import Kind
 
+# Both must pass: the rule in Python, and its native twin.
 FILES = {
     "/srv/me/secret/train.py": "train.py",
     "train.py": "train.py",
@@ -26,6 +27,8 @@ FILES = {
         "torch/nn/modules/linear.py"
     ),
     "/usr/lib/python3/dist-packages/numpy/core.py": "numpy/core.py",
+    "/a/site-packages/secret/dist-packages/numpy/core.py": "numpy/core.py",
+    "/a/dist-packages/secret/site-packages/numpy/core.py": "numpy/core.py",
     "/srv/me/secret/torch/nn/modules/linear.py": "torch/linear.py",  # built from source
     "/tmp/torchinductor_me/ab/cab.py": "torchinductor/cab.py",
     "/srv/me/src/gpumemtrace/capture/run.py": "gpumemtrace/capture/run.py",
@@ -49,6 +52,14 @@ a.ensure_installed()
 from gpumemtrace import _torch_hook
 files = {FILES!r}
 assert {{file: _torch_hook.without_folders(file) for file in files}} == files
+
+import itertools
+from gpumemtrace.confidential import file_without_folders
+parts = ["", "me", "site-packages", "dist-packages", "torch", "torchinductor_me"]
+parts += ["gpumemtrace", "cli"]
+for folders in itertools.product(parts, repeat=4):
+    file = "/".join([*folders, "x.py"])
+    assert _torch_hook.without_folders(file) == file_without_folders(file), file
 """
     run_simulated(code)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from measured_phases import compare_measured_phases
 from programs import PROGRAMS
 from simgpu import result_of, run_simulated
 
 import gpumemtrace
 from gpumemtrace.analysis.peaks import find_peaks
 from gpumemtrace.analysis.phases import find_phases
-from gpumemtrace.analysis.step_phases import find_step_phases
 
 pytestmark = pytest.mark.simgpu
 
@@ -31,14 +31,11 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("grad", ["no_grad", "grad"])
 def test_every_phase_of_every_step(runs, grad):
     trace, measured = runs[grad]
-    compared = 0
-    for device in find_step_phases(trace):
-        for step, phases in enumerate(measured):
-            row = device.peak_allocated_bytes[device.number.tolist().index(step)]
-            for name, peaks in phases.items():
-                assert row[device.names.index(name)] == peaks[device.device], (step, name)
-                compared += 1
-    assert compared == 2 * (1 + 4 * 5 + 2)
+    assert compare_measured_phases(trace, measured) == (2 * (1 + 4 * 5 + 2), [])
+    wrong = [dict(phases) for phases in measured]
+    wrong[1]["forward"] = [peak + 1 for peak in wrong[1]["forward"]]
+    _, off = compare_measured_phases(trace, wrong)
+    assert off == [f"cuda:{device} step 1 forward: -1 B" for device in (0, 1)]
 
 
 @pytest.mark.parametrize("grad", ["no_grad", "grad"])

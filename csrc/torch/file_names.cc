@@ -1,5 +1,7 @@
 #include "torch/file_names.h"
 
+#include <algorithm>
+
 namespace gpumemtrace::hook {
 namespace {
 
@@ -16,10 +18,14 @@ std::string_view take_last(std::string_view& path) noexcept {
 }  // namespace
 
 std::string without_folders(std::string_view file) {
+  std::size_t behind_packages = 0;
   for (const std::string_view packages : {"/site-packages/", "/dist-packages/"}) {
     const std::size_t at = file.rfind(packages);
-    if (at != std::string_view::npos) return std::string(file.substr(at + packages.size()));
+    if (at != std::string_view::npos) {
+      behind_packages = std::max(behind_packages, at + packages.size());
+    }
   }
+  if (behind_packages != 0) return std::string(file.substr(behind_packages));
   for (const std::string_view own : {"/gpumemtrace/capture/", "/gpumemtrace/cli/"}) {
     const std::size_t at = file.rfind(own);
     if (at != std::string_view::npos && file.find('/', at + own.size()) == std::string_view::npos) {
