@@ -96,6 +96,23 @@ def test_each_cause(cause: str, program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.simgpu
+def test_private_pools_go_by_pytorchs_names(tmp_path: Path) -> None:
+    program = (
+        "pool = torch.cuda.MemPool()\n"
+        "with torch.cuda.use_mem_pool(pool):\n    a = take(500 << 20)\n    del a\n"
+        "graph = torch.cuda.CUDAGraph()\n"
+        "with torch.cuda.graph(graph):\n    a = take(700 << 20)\n    del a\n"
+        "print(graph.pool(), pool.id)\n"
+        "open('ids', 'w').write(f'CUDA graph {graph.pool()}, MemPool {pool.id}')\n"
+        "fail(1500 << 20)"
+    )
+    request = request_of(program, tmp_path)
+    (helped,) = [found for found in request.helps if found.about == "private_pool"]
+    named = (tmp_path / "ids").read_text()
+    assert helped.evidence == f"1.172 GiB free in private pools: {named}"
+
+
+@pytest.mark.simgpu
 def test_outside_pytorch(tmp_path: Path) -> None:
     # C76: the cache fills the card, then NCCL can't have its buffers.
     program = PRELUDE + (

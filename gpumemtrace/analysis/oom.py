@@ -15,7 +15,12 @@ from gpumemtrace.analysis.facts import device_facts, uses_expandable_segments, w
 from gpumemtrace.analysis.gap_results import DeviceGaps, Place
 from gpumemtrace.analysis.lines import feed_lines
 from gpumemtrace.analysis.live_set import LiveSet
-from gpumemtrace.analysis.oom_help import choose_cause, find_helps, unusable_bytes
+from gpumemtrace.analysis.oom_help import (
+    choose_cause,
+    find_helps,
+    name_private_pools,
+    unusable_bytes,
+)
 from gpumemtrace.analysis.oom_results import (
     CAUSES,
     FailedRequest,
@@ -103,6 +108,7 @@ def _explain(
         missing_bytes=missing,
         expandable_segments=expandable,
         world_size=world_size(trace.run_record),
+        private_pools="" if scene.after is None else name_private_pools(scene.after),
     )
     path = request["phase_path"]
     return FailedRequest(

@@ -25,6 +25,7 @@ _OLD_STEPS = 2
 _LEAST_KEPT_STEPS = 3
 # What would have given a smaller part of what was missing is not worth a line.
 _LEAST_SHARE = 0.01
+_MOST_POOLS = 3
 
 
 def unusable_bytes(state: SegmentTotals, stream: int) -> dict[str, int]:
@@ -38,6 +39,23 @@ def unusable_bytes(state: SegmentTotals, stream: int) -> dict[str, int]:
         is_its = group.stream == stream
         found["fragmentation" if is_its else "other_stream"] += group.free_bytes - group.idle_bytes
     return found
+
+
+def name_private_pools(state: SegmentTotals) -> str:
+    """Return the private pools that have something free, the most first, by PyTorch's ids.
+
+    Of a pool's id (``MemPool.id``, ``CUDAGraph.pool()``) PyTorch gives the first number to a graph
+    that was captured without a pool, else the second one.
+    """
+    free: dict[tuple[int, int], int] = {}
+    for group in state.groups:
+        if group.is_private and group.free_bytes:
+            free[group.pool] = free.get(group.pool, 0) + group.free_bytes
+    pools = sorted(free, key=lambda pool: (-free[pool], pool))
+    named = [f"{'CUDA graph' if pool[0] else 'MemPool'} {pool}" for pool in pools[:_MOST_POOLS]]
+    if len(pools) > _MOST_POOLS:
+        named.append(f"{len(pools) - _MOST_POOLS:,} more")
+    return ", ".join(named)
 
 
 def choose_cause(missing_bytes: int | None, lacking: Mapping[str, int]) -> str:
@@ -61,11 +79,12 @@ def find_helps(
     missing_bytes: int | None,
     expandable_segments: bool,
     world_size: int,
+    private_pools: str = "",
 ) -> tuple[Help, ...]:
     """Return what would have helped: what is enough first, then what is a mistake of the
-    program's, then by bytes."""
+    program's, then by bytes. ``private_pools``: of `name_private_pools`."""
     found = [
-        *_about_cache(lacking, expandable_segments=expandable_segments),
+        *_about_cache(lacking, private_pools, expandable_segments=expandable_segments),
         *_about_kept(blocks, step),
         *_about_gradients(blocks, phase),
         *_about_batch(blocks, phase, request_bytes),
@@ -92,7 +111,9 @@ def find_helps(
 _Found = tuple[str, str, int, str]  # about, change, bytes, evidence
 
 
-def _about_cache(lacking: Mapping[str, int], *, expandable_segments: bool) -> list[_Found]:
+def _about_cache(
+    lacking: Mapping[str, int], private_pools: str, *, expandable_segments: bool
+) -> list[_Found]:
     def part(cause: str, change: str, where: str) -> _Found:
         size = lacking.get(cause, 0)
         return (cause, change, size, f"{format_bytes(size)} {where}")
@@ -103,7 +124,11 @@ def _about_cache(lacking: Mapping[str, int], *, expandable_segments: bool) -> li
             "allocate on one stream (and record_stream where another uses it)",
             "free in segments of other streams, beside blocks in use",
         ),
-        part("private_pool", "delete the graph or MemPool before", "free in private pools"),
+        part(
+            "private_pool",
+            "delete the graph or MemPool before",
+            f"free in private pools: {private_pools}",
+        ),
         part("not_flushed", "call empty_cache() before the capture", "idle in the cache"),
         part(
             "outside",
