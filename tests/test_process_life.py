@@ -1,6 +1,7 @@
 """What a process goes through while it records: signals, a stop, threads that die, exec.
 
-C11: however it ends, nothing up to the last drain is lost (and in `test_run_recording`).
+C11: however it ends, nothing up to the last drain is lost (and in `test_run_recording`). What the
+draining takes from the program, a ratio, is asked by benchmarks/drain_share.py.
 """
 
 from __future__ import annotations
