@@ -283,3 +283,43 @@ def test_a_forked_worker_keeps_no_room_of_files_that_were_replaced(tmp_path: Pat
     trace = gpumemtrace.open(tmp_path / "a.gmt")
     assert check_trace(trace).verdict == "good"
     assert find_aged(trace), "it was not replaced"
+
+
+# As a service that root starts: its shared memory is root's, and only root may take its name away.
+DROPPING = """
+import os, time
+time.sleep(0.3)  # the trace is there
+os.chmod("closed", 0o555)
+os.setuid(65534)
+"""
+
+
+def test_nothing_is_put_behind_a_trace_that_ended_before_its_process(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    (tmp_path / "closed").mkdir()
+    drop = DROPPING + "torch.empty(1 << 30, device='cuda')\n"
+    script = TRAIN.replace("for step in", drop + "for step in", 1) + "sys.stdout.flush()\n"
+    (tmp_path / "train.py").write_text(script + "os.kill(os.getpid(), 9)")
+    run = [*RUN, "--max-disk", "1MiB", "-o", "closed/a.gmt", "train.py", str(2 * STEPS)]
+    done = python(*run, cwd=tmp_path, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(done.stdout.split()) == 2 * STEPS
+    assert done.stderr.count("training continues; the trace ends at") == 1
+    result = check_trace(gpumemtrace.open(tmp_path / "closed" / "a.gmt"))
+    assert result.verdict == "truncated"
+
+
+def test_a_limit_of_file_size_is_a_warning_where_its_signal_is_not_ignored(tmp_path: Path) -> None:
+    program = """
+    import resource, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    import torch, gpumemtrace
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    session = gpumemtrace.install("a.gmt")
+    print("alive", session.closed)
+    """
+    done = python("-c", textwrap.dedent(program), cwd=tmp_path)
+    assert done.stdout == "alive True\n"
+    assert done.stderr.count("gpumemtrace records nothing") == 1
+    assert "File too large" in done.stderr

@@ -127,6 +127,9 @@ def test_wrong_options() -> None:
         RecordingOptions(flight_recorder="0")
     with pytest.raises(ValueError, match="flight_recorder_bytes is between"):
         RecordingOptions(flight_recorder="1s", flight_recorder_bytes=10)
+    for size in (2e9, b"2GiB", True, [1 << 30]):
+        with pytest.raises(TypeError, match='max_disk is a size like "2GiB" or a whole number'):
+            RecordingOptions(max_disk=size)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="phases is"):
         RecordingOptions(phases="all")
     with pytest.raises(ValueError, match="ring_bytes is between"):

@@ -96,7 +96,10 @@ void Drain::append(const Event* events, std::size_t count) {
 }
 
 void Drain::commit() {
-  if (options_.segment == nullptr || !output_.is_open() || output_.failed()) return;
+  if (options_.segment == nullptr || !output_.is_open()) return;
+  // The trace has ended with its reason: nothing is to be found behind it. Before slots of the ring
+  // are used again, which would leave a hole.
+  if (output_.failed()) return options_.segment->remove_name();
   const Calibration::Piece piece = clock_.piece();
   Progress progress{};
   output_.describe_files(progress);

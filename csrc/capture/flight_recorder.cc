@@ -141,6 +141,7 @@ FlightFile FlightRecorder::write_file(const std::string& path, bool overwrite,
     }
     file.bytes = writer.bytes_written();
     const std::lock_guard guard(mutex_);
+    std::erase(files_, path);  // a program may write the same one again and again
     files_.push_back(path);
     last_file_bytes_ = file.bytes;
   } catch (const std::system_error& error) {

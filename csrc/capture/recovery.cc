@@ -248,6 +248,10 @@ Recovery recover_found(const std::string& path, const std::string& segment_path,
   if (std::string why = why_not_ours(status); !why.empty()) {
     return with(RecoveryOutcome::kLeftAlone, std::move(why));
   }
+  if (is_retired(segment)) {
+    ::unlink(segment_path.c_str());
+    return {};
+  }
   const SegmentHeader header =
       read_segment_header(segment, static_cast<std::uint64_t>(status.st_size));
   for (int attempt = 0;; ++attempt) {

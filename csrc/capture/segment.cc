@@ -192,6 +192,8 @@ int Segment::give_name(std::uint64_t trace_id, int descriptor, std::uint64_t tim
 void Segment::remove_name() noexcept {
   if (!is_named_) return;
   is_named_ = false;
+  // First, because a process that has changed its user can't take the name away.
+  std::memcpy(memory_, kRetiredMagic, sizeof kRetiredMagic);
   ::unlink(path_.c_str());
   g_own_inode.store(0, std::memory_order_relaxed);
 }

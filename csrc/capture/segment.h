@@ -61,6 +61,7 @@ class GPUMEMTRACE_API Segment {
   // nothing for private memory. Returns 0, or errno: then the segment can't be found.
   int give_name(std::uint64_t trace_id, int descriptor, std::uint64_t time_resolution_ns,
                 const ClockPair& begin) noexcept;
+  // Nothing is to be found in it from here on, even where its name can't be taken away.
   void remove_name() noexcept;
 
   // In a forked child: zeroed pages of its own, at the same place; the parent's are out of reach.

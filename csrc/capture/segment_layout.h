@@ -31,6 +31,8 @@
 namespace gpumemtrace::capture {
 
 inline constexpr char kSegmentMagic[8] = {'\x89', 'G', 'M', 'T', 's', 'e', 'g', '\n'};
+// In its place: the trace ended while its process went on, and nothing here belongs to it.
+inline constexpr char kRetiredMagic[8] = {'\x89', 'G', 'M', 'T', 'e', 'n', 'd', '\n'};
 // Any change of what is said here, of Slot, RingExtras or Event: one more.
 inline constexpr std::uint32_t kSegmentVersion = 3;
 

@@ -171,6 +171,12 @@ void read_names(int descriptor, LeftBehind& left) {
 
 }  // namespace
 
+bool is_retired(int descriptor) {
+  char magic[sizeof kRetiredMagic];
+  return ::pread(descriptor, magic, sizeof magic, 0) == sizeof magic &&
+         std::memcmp(magic, kRetiredMagic, sizeof magic) == 0;
+}
+
 SegmentHeader read_segment_header(int descriptor, std::uint64_t size_bytes) {
   if (size_bytes < kRingOffset) throw SegmentError("it is too short");
   SegmentHeader header{};

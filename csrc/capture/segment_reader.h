@@ -27,6 +27,9 @@ struct LeftBehind {
   std::uint64_t names_left_out = 0;  // for which there was no room
 };
 
+// Its trace ended before its process did: there is nothing in it.
+bool is_retired(int descriptor);
+
 // Reads from the descriptor of a file of `size_bytes`. Throws SegmentError, std::system_error.
 SegmentHeader read_segment_header(int descriptor, std::uint64_t size_bytes);
 

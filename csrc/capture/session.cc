@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -100,6 +101,19 @@ void run_drain(Recording& recording) {
   }
   recording.drain.finish(recording.footer_json);
   if (const int number = ending_signal(); recording.flight && number != 0) end_by_signal(number);
+}
+
+// On a thread that takes no signal: beyond the limit of a file's size a write is one (SIGXFSZ).
+void open_quietly(Drain& drain) {
+  std::exception_ptr error;
+  start_quiet_thread([&] {
+    try {
+      drain.open();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
 }
 
 std::size_t ring_capacity_of(std::uint64_t bytes) {
@@ -313,7 +327,7 @@ void start_session(const SessionOptions& options) {
 
   begin_names(recording->name_log);
   try {
-    if (!options.lazy) recording->drain.open();
+    if (!options.lazy) open_quietly(recording->drain);
     recording->thread = start_quiet_thread([r = recording.get()] { run_drain(*r); });
   } catch (...) {
     end_names();

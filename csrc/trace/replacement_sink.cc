@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 #include "trace/descriptor.h"
@@ -24,7 +25,9 @@ std::string path_of(int descriptor) {
 
 std::string temporary_name(const std::string& path) {
   const std::size_t name = path.rfind('/') + 1;
-  return path.substr(0, name) + '.' + path.substr(name) + ".ageing";
+  constexpr std::string_view kSuffix = ".ageing";
+  const std::string short_enough = path.substr(name, NAME_MAX - 1 - kSuffix.size());
+  return path.substr(0, name) + '.' + short_enough + std::string(kSuffix);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ bool names_open_file(const std::string& path) {
 }
 
 // O_NONBLOCK: a pipe that nobody reads is an error, not a wait, now and later (write_some()).
-int open_existing(const std::string& path) {
+int open_in_place(const std::string& path) {
   const int follow = names_open_file(path) ? 0 : O_NOFOLLOW;
   const int descriptor =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | follow | O_NONBLOCK, 0666);
@@ -58,6 +58,20 @@ int open_existing(const std::string& path) {
 
 int open_new(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_EXCL, 0666);
+}
+
+// A new file in the place of a regular one: whoever still writes that one, or reads it, keeps it, and
+// no two recordings write into one file. Its permissions stay.
+int open_over(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && !is_planted(path, status) &&
+      ::unlink(path.c_str()) == 0) {
+    const int descriptor = open_new(path);
+    if (descriptor < 0) return descriptor;
+    static_cast<void>(::fchmod(descriptor, status.st_mode & 0777));
+    return descriptor;
+  }
+  return open_in_place(path);
 }
 
 // As write(), but of a full pipe the room is waited for; ETIMEDOUT when none comes.
@@ -116,9 +130,9 @@ bool DescriptorSink::close() noexcept {
 }
 
 FileSink::FileSink(const std::string& path, bool overwrite, bool keep_from_children)
-    : DescriptorSink(GuardedDescriptor(
-          above_standard_streams(overwrite ? open_existing(path) : open_new(path)),
-          keep_from_children)) {
+    : DescriptorSink(
+          GuardedDescriptor(above_standard_streams(overwrite ? open_over(path) : open_new(path)),
+                            keep_from_children)) {
   if (!descriptor_.is_open()) throw std::system_error(errno, std::generic_category(), path);
 }
 

@@ -95,6 +95,11 @@ class RecordingOptions:
         if self.flight_recorder is not None and not 1 <= self.flight_window_ms <= 7 * 86_400_000:
             raise ValueError(f"flight_recorder is between 1ms and 168h, not {self.flight_recorder}")
         if self.max_disk is not None:
+            if not isinstance(self.max_disk, (str, int)) or isinstance(self.max_disk, bool):
+                raise TypeError(
+                    'max_disk is a size like "2GiB" or a whole number of bytes, '
+                    f"not {self.max_disk!r}"
+                )
             if not _LEAST_DISK_BYTES <= self.max_disk_bytes <= 1 << 62:
                 raise ValueError(f"max_disk (--max-disk) is 1MiB or more, not {self.max_disk}")
             if self.flight_recorder is not None:

@@ -47,6 +47,18 @@ TEST_CASE("whoever opens the name sees the one file or the other, never less") {
   CHECK(sink.error_number() == EBADF);
 }
 
+TEST_CASE("a file whose name is as long as a name may be is replaced like others") {
+  const Folder folder;
+  const std::string path = folder / std::string(255, 'x').c_str();
+  FileSink old(path, false);
+  REQUIRE(write(old, "large"));
+  ReplacementSink sink(old.descriptor());
+  CHECK(write(sink, "small"));
+  REQUIRE(sink.publish());
+  CHECK(content(path) == "small");
+  CHECK(folder.names().size() == 1);
+}
+
 TEST_CASE("what was not published leaves nothing behind") {
   const Folder folder;
   FileSink old(folder / "a.gmt", false);

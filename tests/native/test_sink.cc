@@ -68,6 +68,23 @@ TEST_CASE("a file is never replaced unless asked, and never through a link") {
   CHECK(content(path).empty());
 }
 
+TEST_CASE("two that are told to overwrite one name do not write into one file") {
+  const Folder folder;
+  const std::string path = folder / "a.gmt";
+  FileSink first(path, true);
+  CHECK(first.write("first", 5));
+  REQUIRE(::chmod(path.c_str(), 0600) == 0);
+  FileSink second(path, true);
+  CHECK(second.write("2", 1));
+  CHECK(first.write("more", 4));
+  CHECK(content(path) == "2");
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  REQUIRE(::fstat(first.descriptor(), &status) == 0);
+  CHECK(status.st_nlink == 0);  // which the first one notices
+}
+
 TEST_CASE("a file that can't be made says why") {
   const Folder folder;
   CHECK(error_of(folder / "no/such/folder.gmt", false) == ENOENT);
