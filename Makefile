@@ -45,7 +45,7 @@ help:
 	@echo 'make clean         remove build/, dist/ and the environments'
 	@echo 'Variables: PYTHON (default python3), VENV (.venv; an environment of yours is used as it is),'
 	@echo '  TORCH (what pip installs, "torch"), LEAN=1 (torch without the libraries that only a GPU'
-	@echo '  needs: 1.5 GB instead of 5.5 GB), JOBS ($(JOBS))'
+	@echo '  needs: 1.5 GB instead of 5.5 GB), JOBS ($(JOBS): compilers and tests at a time)'
 
 # --- Set-up: environment, torch, package, tools; each a stamp ---------------------------------
 
@@ -156,9 +156,10 @@ fuzz: $(STAMPS)/package $(STAMPS)/test-tools
 
 # From a folder of its own: at the root, Python would import the source folder gpumemtrace/, which
 # has no native part, instead of the installed package. tests/conftest.py minds it too.
+# A file's tests stay in one process, since they share what its fixtures have recorded.
 test-python: $(STAMPS)/package $(STAMPS)/test-tools
 	@mkdir -p $(BUILD)/pytest
-	$(PYTEST) $(PYTEST_ARGS) $(CURDIR)/tests
+	$(PYTEST) -n $(JOBS) --dist loadfile $(PYTEST_ARGS) $(CURDIR)/tests
 
 PYTEST = cd $(BUILD)/pytest && \
   $(VPYTHON) -m pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)

@@ -7,7 +7,7 @@ instead of the installed package. The root is taken off the path here, however p
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,17 @@ def pytest_report_header() -> list[str]:
         pytest.exit(f"{error} (or make test)", returncode=4)
     hook = f"for torch {torch}" if torch else f"without a torch hook: {build_info.why_no_hook()}"
     return [f"gpumemtrace: {Path(build_info.__file__).parent}, {hook}"]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let a test marked ``alone`` be alone, in whatever worker of ``pytest -n`` it runs."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    from alone import turn
+
+    with turn(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ BENCHMARK = Path(__file__).resolve().parent.parent / "benchmarks" / "hook_overhe
 MOST = 1.4
 
 
+@pytest.mark.alone
 def test_a_pair_costs_little_more_at_any_size(tmp_path: Path) -> None:
     ratios: dict[str, float] = {}
     for _ in range(4):  # the machine may have other things to do: the least of several tries

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from programs import PLACE_OF, places, record_programs
@@ -245,18 +243,3 @@ def test_phases_by_hand_around_and_inside(traces: dict[str, Trace]) -> None:
         "step": {"train/optimizer"},
         "after_step": {"data"},
     }
-
-
-def test_a_hugging_face_trainer(tmp_path: Path) -> None:
-    for package in ("transformers", "accelerate"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed")
-    trace = record_programs(["hf_trainer"], tmp_path)["hf_trainer"]
-    assert len(trace.steps) == 4
-    found = places(trace)
-    for step in range(4):
-        assert found["forward", "forward", step] == 2  # two accumulated batches
-        assert found["clip", "backward", step] == 1
-        assert found["after_step", "data", step + 1] == 1
-    for step in (2, 4):
-        assert found["eval", "eval", step] == 2

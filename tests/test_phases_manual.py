@@ -344,6 +344,7 @@ def test_wrong_arguments() -> None:
     assert repr(gpumemtrace.phase("x")) == "phase('x')"
 
 
+@pytest.mark.alone
 def test_what_marks_cost(tmp_path: Path) -> None:
     """The fastest of many rounds: what else runs on the machine says nothing about it."""
 

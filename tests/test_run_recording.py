@@ -78,6 +78,7 @@ def test_the_environment_gives_the_same_file_as_run(
         )
 
 
+@pytest.mark.alone
 def test_switched_off_it_costs_nothing(write: Callable[[str, str], Path], tmp_path: Path) -> None:
     write("nothing.py", "import sys\nprint([m for m in sys.modules if 'gpumemtrace' in m])")
     for value in ("", "0"):

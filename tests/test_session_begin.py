@@ -124,6 +124,7 @@ UNKNOWN = """
 """
 
 
+@pytest.mark.alone
 def test_blocks_that_nobody_can_name_are_said_to_be_there(tmp_path: Path) -> None:
     # C60: no snapshot is taken that would have torch gather its stacks.
     took = result_of(run_simulated(UNKNOWN, cwd=tmp_path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -139,24 +138,6 @@ def test_every_shape_dtype_and_argument(traces: dict[str, Trace]) -> None:
     (optimizer,) = training["optimizers"]
     assert optimizer["settings"]["lr"] == "Tensor"  # on the GPU perhaps: it isn't read
     assert "tokens 2 x 5…9" in describe_training(traces["variable_length"].run_record)
-
-
-@pytest.mark.simgpu
-def test_a_hugging_face_trainer(tmp_path: Path) -> None:
-    for package in ("transformers", "accelerate"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed")
-    trace = record_programs(["hf_trainer"], tmp_path)["hf_trainer"]
-    training = trace.run_record["training"]
-    (model,) = training["models"]
-    assert model["class"].endswith(".GPT2LMHeadModel")
-    assert model["parameters"] == {"float32": 6976}
-    assert model["training_inputs"]["input_ids"] == {"dtype": "int64", "shapes": [[4, 8]]}
-    assert model["eval_inputs"]["input_ids"] == {"dtype": "int64", "shapes": [[8, 8]]}
-    (optimizer,) = training["optimizers"]
-    assert optimizer["class"] == "torch.optim.adamw.AdamW"
-    assert optimizer["groups"] == 2
-    assert training["backwards_per_step"] == 2
 
 
 @pytest.mark.simgpu
