@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 from simgpu import result_of, run_simulated
 
@@ -145,6 +147,8 @@ COMPILED = """
 )
 def test_compiled_training(mode: str, has_graph_pool: bool) -> None:
     """Triton compiles for the card that is simulated, and its launcher finds the driver."""
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("triton is not installed: a lean torch comes without it")
     done = run_simulated(COMPILED, args=[mode], timeout=300)
     ends, pools, graphs = result_of(done)
     assert graphs == 1
