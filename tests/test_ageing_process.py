@@ -252,8 +252,10 @@ def test_a_limited_file_that_is_moved_under_way(tmp_path: Path, what: str) -> No
     assert not path.exists()
     if what == "deleted":
         assert stderr.count("the file was deleted; training continues") == 1
+        assert "no trace is left: a.gmt: the file was deleted" in stderr
         assert not other.exists()
     else:
+        assert "nothing is at a.gmt any more: the trace was moved or deleted under way" in stderr
         trace = gpumemtrace.open(other)
         assert check_trace(trace).verdict == "good"
         assert find_aged(trace)

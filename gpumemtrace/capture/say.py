@@ -39,8 +39,10 @@ def describe_file(path: Path, stats: _Stats) -> str:
     """Return what a recording has left behind in ``path``, and what to type next."""
     is_there = os.path.lexists(path)  # never raises
     path = _as_typed(path)
-    if not is_there:
-        return f"no trace is left: {path}: {stats.error or 'the file was deleted'}"
+    if not is_there and stats.error is None:
+        return f"nothing is at {path} any more: the trace was moved or deleted under way"
+    if not is_there or stats.error == "the file was deleted":  # what is there is not ours
+        return f"no trace is left: {path}: {stats.error}"
     wrote = "wrote"
     if stats.error is not None:
         wrote = f"wrote only the beginning of the run ({stats.error}) to"
