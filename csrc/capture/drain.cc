@@ -154,10 +154,11 @@ std::uint64_t Drain::move_events() {
     std::uint64_t stop = end;
     if (!gaps_.empty() && before(gaps_.front().position, stop)) stop = gaps_.front().position;
     std::uint64_t next = 0;
-    const std::size_t count = ring.read(batch_.data(), kBatch, stop, next);
+    const std::span<Event> batch = next_batch();
+    const std::size_t count = ring.read(batch.data(), batch.size(), stop, next);
     if (next == ring_position_) break;
     ring_position_ = next;
-    write_batch(count);
+    write_batch(batch.first(count));
     ring.release(next);
     age();
   }
@@ -192,15 +193,21 @@ void Drain::write_due_gaps() {
   }
 }
 
+// In the stage itself, where there is one: read from the ring they are where they belong.
+std::span<Event> Drain::next_batch() {
+  std::span<Event> place = output_.place();
+  if (place.empty()) place = batch_;
+  return place.first(std::min(place.size(), kBatch));
+}
+
 // What changes with each event stays in registers.
-void Drain::write_batch(std::size_t count) {
+void Drain::write_batch(std::span<Event> events) {
   const std::int64_t latest_ns = clock_.to_ns(ticks());
   const Calibration clock = clock_;
   std::int64_t last_ns = last_time_ns_;
   std::uint64_t kinds = 0;
   std::int16_t device = -1;
-  for (std::size_t i = 0; i < count; ++i) {
-    Event& event = batch_[i];
+  for (Event& event : events) {
     last_ns = std::max(last_ns, std::min(clock.to_ns(event.time), latest_ns));
     event.time = static_cast<std::uint64_t>(last_ns);
     const std::uint64_t kind = bit_of(event.kind);
@@ -215,7 +222,7 @@ void Drain::write_batch(std::size_t count) {
   last_time_ns_ = last_ns;
   if ((kinds & ~kNotOfAllocator) != 0 && options_.lazy) output_.open_or_warn();
   annotations_.write_new_names(output_);
-  append(batch_.data(), count);
+  append(events.data(), events.size());
   if (output_.is_open()) name_segment();
 }
 

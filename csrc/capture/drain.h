@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -86,7 +87,8 @@ class Drain {
   std::uint64_t move_events();
   void note_loss();
   void write_due_gaps();
-  void write_batch(std::size_t count);  // batch_[0, count)
+  std::span<Event> next_batch();  // where it may be made
+  void write_batch(std::span<Event> events);
   void append(const Event* events, std::size_t count);
   // Where a limit of disk space asks for it. All that was staged is committed.
   void age() noexcept;
@@ -113,7 +115,7 @@ class Drain {
   std::unordered_set<std::uint64_t> known_phases_;  // path ids that have been seen
   bool phase_is_new_ = false;                       // the last phase mark was the first of its path
   Calibration clock_;
-  std::vector<Event> batch_;
+  std::vector<Event> batch_;     // without a stage
   std::vector<Gap> gaps_;        // not written yet, by position
   std::uint64_t ring_position_;  // events before it are in the stage or in the file
   ClockPair begin_;

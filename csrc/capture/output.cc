@@ -122,6 +122,13 @@ void TraceOutput::append(const Event* events, std::size_t count) {
   check(written);
 }
 
+std::span<Event> TraceOutput::place() {
+  if (!is_open() || !early_events_.empty()) return {};
+  if (writer_->room() == 0) flush();
+  if (failed()) return {};
+  return {writer_->free_stage(), writer_->room()};
+}
+
 bool TraceOutput::age() noexcept {
   if (ageing_ == nullptr || failed() || !ageing_->work(*writer_)) return false;
   smaller_ = with_counts(identify(ageing_->smaller()->descriptor()), *ageing_->smaller());

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ class TraceOutput {
   // Events before these go to the file first where the stage has no room for all: at the end of this
   // call either all of these are in the stage, or, when they are more than it holds, the last ones.
   void append(const Event* events, std::size_t count);
+  // Where the next events may be made, to be given to append() without being copied: there is room
+  // for some at least. A full stage goes to the file. Empty: it isn't open, or has failed.
+  std::span<Event> place();
   void flush();
   // Does a share of what keeps the file below its limit; may flush. True: a smaller file is ready,
   // and describe_files() tells of both. It gets its place by replace(), before anything else is

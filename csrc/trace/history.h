@@ -82,11 +82,15 @@ class History {
   // Takes in the next event, with the references of `entry`.
   void append(const Event& event, const Entry& entry, TimeGuess guess) noexcept;
 
-  // Takes in copies of the events from `number` on, which are in reach: of each event in turn, as
-  // long as `take(event, guess)` says so, at most `most`. `guess` of the event becomes that of its
-  // copy. Returns how many. Copies may be copied again: `most` may reach beyond the last event.
+  // How many of the events are copies of those from the event `number` on, at most `most`; it may be
+  // more, as it stops at the last event.
+  std::size_t count_copies(std::uint64_t number, const Event* events,
+                           std::size_t most) const noexcept;
+  // Takes in copies of `count` events from `number` on, which is in reach: of each event in turn.
+  // `take(event, guess)` makes of its guess that of its copy. Copies may be copied again: `count` may
+  // reach beyond the last event.
   template <class Take>
-  std::uint64_t append_copies(std::uint64_t number, std::uint64_t most, Take take);
+  void append_copies(std::uint64_t number, std::uint64_t count, Take take);
 
  private:
   static constexpr std::size_t slot(std::uint64_t number) noexcept {
@@ -108,14 +112,15 @@ class History {
 };
 
 inline bool History::is_same(const Event& a, const Event& b) noexcept {
-  constexpr std::size_t kWords = 6;
-  static_assert(offsetof(Event, address) + 8 * kWords == sizeof(Event));  // no padding
-  std::uint64_t first[kWords];
-  std::uint64_t second[kWords];
-  std::memcpy(first, &a.address, sizeof first);
-  std::memcpy(second, &b.address, sizeof second);
-  return ((first[0] ^ second[0]) | (first[1] ^ second[1]) | (first[2] ^ second[2]) |
-          (first[3] ^ second[3]) | (first[4] ^ second[4]) | (first[5] ^ second[5])) == 0;
+  static_assert(offsetof(Event, extra) + 24 == sizeof(Event));  // no padding
+  const auto pair_at = [](const void* fields) {
+    std::uint64_t pair;
+    std::memcpy(&pair, fields, sizeof pair);
+    return pair;
+  };
+  return ((a.address ^ b.address) | (a.size ^ b.size) | (a.stream ^ b.stream) |
+          (a.extra ^ b.extra) | (pair_at(&a.thread) ^ pair_at(&b.thread)) |
+          (pair_at(&a.flags) ^ pair_at(&b.flags))) == 0;
 }
 
 inline History::Entry History::follow(std::uint64_t number) const noexcept {
@@ -147,34 +152,36 @@ inline void History::append(const Event& event, const Entry& entry, TimeGuess gu
   guesses_[at] = guess;
 }
 
+inline std::size_t History::count_copies(std::uint64_t number, const Event* events,
+                                         std::size_t most) const noexcept {
+  most = std::min<std::uint64_t>(most, size_ - number);
+  std::size_t count = 0;
+  while (count < most && equals(number + count, events[count])) ++count;
+  return count;
+}
+
 template <class Take>
-std::uint64_t History::append_copies(std::uint64_t number, std::uint64_t most, Take take) {
-  std::uint64_t count = 0;
-  bool goes_on = true;
-  while (goes_on && count < most) {
-    const std::size_t from = slot(number + count);
-    const std::size_t to = slot(size_ + count);
+void History::append_copies(std::uint64_t number, std::uint64_t count, Take take) {
+  while (count != 0) {
+    const std::size_t from = slot(number);
+    const std::size_t to = slot(size_);
     const std::uint64_t piece =
-        std::min({most - count, std::uint64_t{kCapacity - from}, std::uint64_t{kCapacity - to}});
+        std::min({count, std::uint64_t{kCapacity - from}, std::uint64_t{kCapacity - to}});
     const Entry* const old = entries_.get() + from;
     Entry* const copy = entries_.get() + to;
     const TimeGuess* const old_guess = guesses_.get() + from;
     TimeGuess* const guess = guesses_.get() + to;
-    std::uint64_t i = 0;
-    for (; i < piece; ++i) {
+    for (std::uint64_t i = 0; i < piece; ++i) {
       TimeGuess learned = old_guess[i];
-      goes_on = take(old[i].event, learned);
-      if (!goes_on) break;
+      take(old[i].event, learned);
       copy[i] = old[i];
       guess[i] = learned;
     }
-    count += i;
+    number += piece;
+    size_ += piece;
+    count -= piece;
   }
-  if (count != 0) {
-    size_ += count;
-    allocated_ = event(size_ - 1).time;
-  }
-  return count;
+  allocated_ = event(size_ - 1).time;
 }
 
 }  // namespace gpumemtrace

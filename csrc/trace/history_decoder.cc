@@ -115,7 +115,6 @@ void HistoryDecoder::copy(Cursor& cursor, std::uint64_t count) {
                            guess = guess.after(error);
                            store(event, out, i);
                            out.time_ns[i++] = static_cast<std::int64_t>(time);
-                           return true;
                          });
   last_history_time_ = time;
   last_time_ = time;

@@ -14,6 +14,8 @@ constexpr std::size_t kMatchLimit = 24;
 constexpr std::uint64_t kPrefetchedEvents = 8;
 // Following and copying come to the same for so many events: copy, that is faster to decode.
 constexpr std::uint64_t kCopiesToSwitch = 64;
+// Copies whose fields and times stay in the nearest cache.
+constexpr std::size_t kCopiesAtOnce = 128;
 
 // Sampled by a clock, or told when memory is short: they come at another place in every step.
 constexpr bool is_aside(Kind kind) noexcept {
@@ -101,30 +103,40 @@ std::size_t HistoryEncoder::encode_next(const Event* events, std::size_t left) {
   return 1;
 }
 
-// As put_time, for each of the copies; what changes with each stays in registers.
+// How many are compared before their times are put: with both in one loop, what it needs does not fit
+// the registers.
 std::size_t HistoryEncoder::copy_run(const Event* events, std::size_t left) {
+  std::size_t taken = 0;
+  std::size_t count = 0;
+  do {
+    const std::size_t most = std::min(left - taken, kCopiesAtOnce);
+    count = history_.count_copies(source_, events + taken, most);
+    copy(events + taken, count);
+    taken += count;
+  } while (count == kCopiesAtOnce);
+  copies_followed_ = 0;
+  instructions_.extend_run(Operation::kCopy, taken);
+  return taken;
+}
+
+// As put_time, for each of the copies; what changes with each stays in registers.
+void HistoryEncoder::copy(const Event* events, std::size_t count) {
   const TimeUnits units = units_;
-  BitWriter::Burst times(times_, left);
+  BitWriter::Burst times(times_, count);
   std::uint64_t last = last_history_time_;
   const Event* next = events;
-  const std::uint64_t count =
-      history_.append_copies(source_, left, [&](const Event& source, TimeGuess& guess) {
-        if (!History::is_same(source, *next)) return false;
-        const std::uint64_t time = units.of(next->time);
-        const std::uint64_t error = time - (last + guess.gap);
-        times.put_rice(zigzag(error), guess.rice_bits());
-        guess = guess.after(error);
-        last = time;
-        ++next;
-        return true;
-      });
+  history_.append_copies(source_, count, [&](const Event&, TimeGuess& guess) {
+    const std::uint64_t time = units.of(next->time);
+    const std::uint64_t error = time - (last + guess.gap);
+    times.put_rice(zigzag(error), guess.rice_bits());
+    guess = guess.after(error);
+    last = time;
+    ++next;
+  });
   times.finish();
   last_time_ = last;
   last_history_time_ = last;
-  copies_followed_ = 0;
-  instructions_.extend_run(Operation::kCopy, count);
   source_ += count;
-  return static_cast<std::size_t>(count);
 }
 
 bool HistoryEncoder::follows(const Event& event, History::Entry& foreseen) const noexcept {

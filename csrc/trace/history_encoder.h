@@ -43,6 +43,8 @@ class HistoryEncoder {
   std::size_t encode_next(const Event* events, std::size_t left);
   // The first of them is a copy of its source.
   std::size_t copy_run(const Event* events, std::size_t left);
+  // The events, at least one, are copies of those from the source on.
+  void copy(const Event* events, std::size_t count);
   // Leaves in `foreseen` what follows the source; whether that is the event.
   bool follows(const Event& event, History::Entry& foreseen) const noexcept;
   // Whether there is a better source than until now: it is one then.

@@ -179,7 +179,8 @@ bool Writer::stage(const Event* events, std::size_t count) noexcept {
     first_time_ns_ = std::min(first_time_ns_, time_ns);
     last_time_ns_ = std::max(last_time_ns_, time_ns);
   }
-  std::copy_n(events, count, stage_ + staged_);
+  // Forwards if they overlap: what was made in the stage before a flush lies behind its free part.
+  if (events != free_stage()) std::copy_n(events, count, free_stage());
   staged_ += count;
   if (history_encoder_ == nullptr) return true;
   try {

@@ -61,7 +61,8 @@ class GPUMEMTRACE_API Writer {
   // readers join successive ones.
   bool write_names(const char* json, std::size_t size_bytes) noexcept;
   // Events in order, `time` in ns since the trace began (as signed). They wait in the stage: a full
-  // one goes out when more come, the rest with flush() or close(), and before any JSON.
+  // one goes out when more come, the rest with flush() or close(), and before any JSON. They may lie
+  // at free_stage(), or where that was before a flush, and are copied only if need be then.
   bool append(const Event* events, std::size_t count) noexcept;
   bool flush() noexcept;
   // The next chunk of events to begin will be a keyframe; unless the one begun is.
@@ -87,6 +88,8 @@ class GPUMEMTRACE_API Writer {
   // Events in the stage, and how many more append() takes without writing.
   std::size_t staged() const noexcept { return staged_; }
   std::size_t room() const noexcept { return options_.events_per_chunk - staged_; }
+  // Where the next room() events will wait: whoever has them made there saves a copy.
+  Event* free_stage() const noexcept { return stage_ + staged_; }
   // Offsets of the chunks of codec 2 at which reading can start; none without an index.
   const std::vector<std::uint64_t>& keyframes() const noexcept { return keyframes_; }
   // With the trace_id that was chosen.

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -48,6 +49,31 @@ TEST_CASE("a chunk reaches the sink whole, in one write") {
   CHECK(sink.closed);
   CHECK(writer.bytes_written() == bytes.size());
   CHECK(std::memcmp(bytes.data() + bytes.size() - sizeof(Trailer), kEndMagic, 8) == 0);
+}
+
+TEST_CASE(
+    "events made in the stage are written like any others, moved if a flush came in between") {
+  const auto events = some_events(60);
+  const auto written = [&](bool in_stage) {
+    std::vector<std::uint8_t> bytes;
+    Writer writer(std::make_unique<MemorySink>(bytes), {.events_per_chunk = 30, .trace_id = 7});
+    std::size_t done = 0;
+    for (const std::size_t count : {12U, 18U, 10U, 15U, 5U}) {
+      const Event* next = events.data() + done;
+      if (in_stage) {
+        if (writer.room() == 0) REQUIRE(writer.flush());
+        REQUIRE(writer.room() >= count);
+        next = std::copy_n(next, count, writer.free_stage()) - count;
+      }
+      // Behind 10 staged events the 15 next ones lie over their new place.
+      if (done == 40) REQUIRE(writer.write_names("{}", 2));
+      REQUIRE(writer.append(next, count));
+      done += count;
+    }
+    REQUIRE(writer.close("{}", 2));
+    return bytes;
+  };
+  CHECK(written(true) == written(false));
 }
 
 TEST_CASE("a keyframe that is asked for comes with the next chunk to begin, once") {
