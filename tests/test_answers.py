@@ -78,8 +78,13 @@ def tagged(builder: TraceBuilder, address: int, size: int, category: Category) -
     builder.add(Kind.TAG, address=address, size_bytes=size, stream=int(category))
 
 
-def training(*, optimizer_temporaries: int = 0, reserved: int = 0, **record: object) -> Trace:
-    """3 steps; parameters 8, state 16, activations 12 MiB, gradients 8 MiB in backward."""
+def training(
+    *, optimizer_temporaries: int = 0, reserved: int = 0, kept: int = 0, **record: object
+) -> Trace:
+    """3 steps; parameters 8, state 16, activations 12 MiB, gradients 8 MiB in backward.
+
+    ``kept``: bytes of activations of each step that nobody lets go of.
+    """
     builder = TraceBuilder(run_record=dict(record))
     builder.phase("init")
     tagged(builder, 1 << 40, 8 * MIB, Category.PARAMETER)
@@ -89,6 +94,8 @@ def training(*, optimizer_temporaries: int = 0, reserved: int = 0, **record: obj
     for step in range(3):
         builder.phase("forward")
         tagged(builder, 3 << 40, 12 * MIB, Category.ACTIVATION)
+        if kept:
+            tagged(builder, (6 + step) << 40, kept, Category.ACTIVATION)
         builder.phase("backward")
         tagged(builder, 4 << 40, 8 * MIB, Category.GRADIENT)
         builder.free(3 << 40)
@@ -134,6 +141,14 @@ def test_a_saving_ends_where_the_next_highest_instant_is():
     # The optimizer's own peak, 42 MiB, is what is left when activations shrink.
     device = only(training(optimizer_temporaries=10 * MIB))
     assert saves(device, "checkpoint") == 2 * MIB
+
+
+def test_checkpointing_does_not_save_what_earlier_steps_kept():
+    device = only(training(kept=5 * MIB))
+    assert device.category_bytes["activation"] == 12 * MIB + 3 * 5 * MIB
+    assert saves(device, "checkpoint") == 12 * MIB + 5 * MIB
+    (advice,) = (a for a in device.advice if "checkpoint" in a.change)
+    assert "27.0 MiB at the peak, 10.0 MiB of it kept from earlier steps" in advice.evidence
 
 
 def test_temporaries_of_the_optimizer_matter_where_they_set_the_peak():

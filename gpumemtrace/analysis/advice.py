@@ -58,6 +58,7 @@ class PeakFigures:
     ``active_bytes``, ``reserved_bytes``, ``outside_bytes``: peaks; None = not known.
     ``expandable_segments``: whether the allocator used them. ``world_size``: processes.
     ``moment``: what the instant is called in the evidence. ``grown``: what steps kept until then.
+    ``earlier_activation_bytes``: activations that earlier steps made and the program still holds.
     """
 
     allocated_bytes: int
@@ -71,6 +72,7 @@ class PeakFigures:
     world_size: int
     moment: str = "at the peak"
     grown: Grown | None = None
+    earlier_activation_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -176,13 +178,17 @@ def _at_moment(figures: PeakFigures, category: str) -> str:
 
 def _about_activations(figures: PeakFigures) -> list[Advice]:
     evidence = _at_moment(figures, "activation")
+    # What is held beyond its step is held by the program, not for backward.
+    earlier = figures.earlier_activation_bytes
+    of_step = figures.category_bytes.get("activation", 0) - earlier
+    kept = f", {format_bytes(earlier)} of it kept from earlier steps" if earlier else ""
     return [
         Advice(
             "activation",
             "checkpoint activations (torch.utils.checkpoint)",
             "allocated",
-            _without(figures, "activation"),
-            f"{evidence}; what is recomputed needs some of it again",
+            min(_without(figures, "activation"), of_step),
+            f"{evidence}{kept}; what is recomputed needs some of it again",
         ),
         Advice(
             "activation",

@@ -217,6 +217,7 @@ def _answer(
         expandable_segments=uses_expandable_segments(trace.run_record),
         world_size=world_size(trace.run_record),
         grown=_grown(growth, device.highest.step),
+        earlier_activation_bytes=_earlier_activations(composition, device.highest.step),
     )
     return DeviceAnswers(
         summary=device,
@@ -240,6 +241,11 @@ def _grown(growth: DeviceGrowth | None, peak_step: int) -> Grown | None:
     words = None if owner is None else f"{owner.category} of {owner.phase or 'no phase'}"
     steps = peak_step - growth.first_step
     return Grown(growth.bytes_per_step, steps, growth.first_step, words)
+
+
+def _earlier_activations(composition: PeakComposition, peak_step: int) -> int:
+    blocks = composition.blocks
+    return 0 if blocks is None else blocks.bytes_from_earlier("activation", step=peak_step)
 
 
 def _peak_row(places: PeakPlaces) -> int:

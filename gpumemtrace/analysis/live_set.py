@@ -95,6 +95,11 @@ class LiveSet:
             raise ValueError(f"by must be one of {', '.join(GROUPINGS)}, not {by!r}")
         return sum_groups(key, names, size)
 
+    def bytes_from_earlier(self, category: str, *, step: int) -> int:
+        """Return the allocated bytes of the blocks of ``category`` made before ``step``."""
+        is_one = self.category_id == CATEGORY_NAMES.index(category)
+        return int(self.allocated_bytes[is_one & (self.birth_step < step)].sum())
+
     def kinds(self, *, of_requests: bool = False) -> tuple[LiveKind, ...]:
         """Return the blocks by size and category, those with the most bytes first."""
         size = self.requested_bytes if of_requests else self.allocated_bytes

@@ -88,7 +88,7 @@ def find_helps(
         *_about_kept(blocks, step),
         *_about_gradients(blocks, phase),
         *_about_batch(blocks, phase, request_bytes),
-        *_about_categories(blocks, phase, world_size),
+        *_about_categories(blocks, step, phase, world_size),
     ]
     if missing_bytes is not None and missing_bytes <= 0:
         free = format_bytes(device_free_bytes or 0)
@@ -176,7 +176,9 @@ def _about_batch(blocks: LiveSet, phase: str | None, request_bytes: int) -> list
     return [("activation", HALVE_BATCH, kept // 2 + request_bytes // 2, evidence)]
 
 
-def _about_categories(blocks: LiveSet, phase: str | None, world_size: int) -> list[_Found]:
+def _about_categories(
+    blocks: LiveSet, step: int, phase: str | None, world_size: int
+) -> list[_Found]:
     by_name = _category_bytes(blocks)
     each = np.array([by_name.get(name, 0) for name in CATEGORY_NAMES], np.int64)
     total = int(each.sum())
@@ -194,6 +196,7 @@ def _about_categories(blocks: LiveSet, phase: str | None, world_size: int) -> li
         expandable_segments=True,
         world_size=world_size,
         moment="when it failed",
+        earlier_activation_bytes=blocks.bytes_from_earlier("activation", step=step),
     )
     return [
         (a.about, a.change, a.saves_bytes, a.evidence)
