@@ -41,7 +41,7 @@ class Trace(TraceData):
             ("script", record.get("script")),
             ("torch", record.get("torch")),
             ("devices", ", ".join(str(name) for name in names if name)),
-            ("simulated", None if simulated is None else f"{simulated.gpu}: there was no GPU"),
+            ("simulated", None if simulated is None else f"{simulated.card}: there was no GPU"),
             ("records", f"{self.whole_record_count:,}"),
             ("duration", format_duration((end_ns - start_ns) / 1e9)),
             ("file", format_bytes(self.file_bytes) if self.file_bytes else None),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpumemtrace.capture.gpu_profiles import PROFILES, find_profile, make_profile
+from gpumemtrace.cli.main import main
 from gpumemtrace.errors import InstallError
 
 
@@ -100,3 +101,11 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(InstallError, match=message):
         make_profile(memory, capability, sm_count=sm_count)
+
+
+def test_memory_alone_says_which_cards_have_which_compute_capability(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", "--memory", "24GiB", "train.py"]) == 1
+    said = capsys.readouterr().err
+    assert "--memory needs --compute-capability too" in said and "8.9 for an RTX 4090" in said

@@ -136,6 +136,13 @@ def test_nothing_covers_anything(gpt2, which, size):
             assert bottom >= highest or bottom == pytest.approx(highest, rel=1e-12)
 
 
+def test_a_card_of_ones_own_is_simulated_once():
+    builder = scenarios.out_of_memory()
+    builder.run_record["simulated"] = {"gpu": "Simulated GPU (24 GiB, 8.9)", "approximations": []}
+    told = texts(drawn(builder.trace()))
+    assert "simulated GPU (24 GiB, 8.9)" in told and "simulated Simulated" not in told
+
+
 def test_out_of_memory_and_simulation_are_told():
     figure = drawn(scenarios.out_of_memory().trace())
     told = texts(figure)

@@ -29,6 +29,16 @@ def test_the_standing_lines_are_always_there() -> None:
     assert all(entry["calls"] is None and entry["what"] for entry in report.values())
 
 
+@pytest.mark.parametrize(
+    ("card", "figure"),
+    [({"gpu": "h100"}, "is a fixed figure, 526.8 MiB;"), ({"memory": "24GiB"}, "takes none here,")],
+)
+def test_what_the_context_takes_is_told(card: dict[str, str], figure: str) -> None:
+    report = report_after("import torch; torch.cuda.init()", **card)
+    what = report["device memory outside the allocator"]["what"]
+    assert str(what).startswith(f"the context {figure}")
+
+
 def test_linear_algebra_is_refused_and_counted() -> None:
     report = report_after("""
 import torch

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "config.h"
 #include "fork.h"
 #include "kernels.h"
 
@@ -73,6 +74,15 @@ void append_entry(std::string& json, const std::string& name, const std::string&
   json += '}';
 }
 
+std::string context_figure() {
+  const uint64_t bytes = config().context_bytes;
+  if (bytes == 0) return "the context takes none here, on a real card some hundred MiB";
+  char text[64];
+  std::snprintf(text, sizeof text, "the context is a fixed figure, %.1f MiB",
+                static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
 std::string write_report() {
   std::string json = "[";
   Book& b = book();
@@ -84,8 +94,9 @@ std::string write_report() {
                  "came as zeros (.item(), .cpu(), conditions and sizes taken from tensors)");
   }
   append_entry(json, "device memory outside the allocator", "null",
-               "the context is a fixed figure; kernel code, library handles and graphs take none, "
-               "communicators what GPUMEMTRACE_SIM_NCCL_BYTES says");
+               context_figure() +
+                   "; kernel code, library handles and graphs take none, "
+                   "communicators what GPUMEMTRACE_SIM_NCCL_BYTES says");
   for_each_watched_kernel([&json](const char* name, const char* what, uint64_t launches) {
     append_entry(json, name, std::to_string(launches), what);
   });

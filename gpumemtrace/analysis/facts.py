@@ -38,6 +38,11 @@ class Simulated:
     gpu: str
     approximations: tuple[Any, ...]
 
+    @property
+    def card(self) -> str:
+        """The name to follow the word *simulated*, which a card of one's own has in its name."""
+        return self.gpu.removeprefix("Simulated ")
+
 
 @dataclass(frozen=True)
 class FlightRecording:

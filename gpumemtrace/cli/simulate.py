@@ -84,5 +84,8 @@ def _profile_of(args: argparse.Namespace) -> GpuProfile:
     if args.gpu is not None:
         raise GpuMemTraceError(f"--gpu {args.gpu} and --memory contradict each other: give one")
     if args.compute_capability is None:
-        raise GpuMemTraceError("--memory needs --compute-capability too, like 9.0")
+        raise GpuMemTraceError(
+            "--memory needs --compute-capability too: 8.6 for an RTX 3090 or A10, "
+            "8.9 for an RTX 4090 or L4, 9.0 for an H100, 12.0 for an RTX 5090"
+        )
     return make_profile(args.memory, args.compute_capability, sm_count=args.sm_count)

@@ -116,8 +116,7 @@ def _heading(summary: Summary) -> list[str]:
     if training := describe_training(summary.run_record):
         lines.append(f"Trained: {'; '.join(training)}")
     if summary.simulated is not None:
-        gpu = summary.simulated.gpu.removeprefix("Simulated ")
-        lines.append(f"Simulated {gpu}: there was no GPU.")
+        lines.append(f"Simulated {summary.simulated.card}: there was no GPU.")
         lines += [f"  approximated: {_as_text(a)}" for a in summary.simulated.approximations]
         if not summary.simulated.approximations:
             lines.append("  nothing was approximated")

@@ -259,7 +259,7 @@ def _side(side: str, facts: TraceFacts, found: Comparison) -> Line2D:
         PurePath(facts.path).name if facts.path else "trace",
         describe_steps(facts.steps, facts.aged),
         *([f"median {format_duration(time)}"] if time is not None else []),
-        *([f"simulated {summary.simulated.gpu}"] if summary.simulated else []),
+        *([f"simulated {summary.simulated.card}"] if summary.simulated else []),
     ]
     style: dict[str, Any] = {"color": line_color(SIDE_COLORS[side]), "marker": "o", "linewidth": 2}
     return Line2D([], [], label=plain(f"{side}: {', '.join(parts)}"), **style)

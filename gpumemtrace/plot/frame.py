@@ -126,7 +126,7 @@ def context_of(facts: TraceFacts, *more: str) -> str:
     if facts.shown_records < facts.all_records:
         parts.append(f"showing {facts.shown_records:,} of {facts.all_records:,} records")
     if facts.simulated is not None:
-        parts.append(f"simulated {facts.simulated.gpu}")
+        parts.append(f"simulated {facts.simulated.card}")
     if facts.flight is not None:
         parts.append(f"flight recording, {describe_not_kept(facts.flight)}")
     if facts.dropped_events:
