@@ -72,7 +72,7 @@ def test_the_environment_gives_the_same_file_as_run(
     for done in (by_run, by_variable):
         assert done.stdout == ""
         assert re.fullmatch(
-            r"gpumemtrace: wrote (\S+) \([\d,]+ events, \d+\.\d MiB\); "
+            r"gpumemtrace: wrote (\S+) \([\d,]+ records, \d+\.\d KiB\); "
             r"next: gpumemtrace summary \1\n",
             done.stderr,
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpumemtrace.capture.output_path import takes_stream
-from gpumemtrace.units import format_count
+from gpumemtrace.units import format_bytes, format_count
 
 __all__ = ["describe_file", "describe_flight", "say"]
 
@@ -46,9 +46,10 @@ def describe_file(path: Path, stats: _Stats) -> str:
     wrote = "wrote"
     if stats.error is not None:
         wrote = f"wrote only the beginning of the run ({stats.error}) to"
-    events = format_count(stats.events, "event")
+    # Allocs and frees, which `summary` counts as events, and all else, such as phases.
+    records = format_count(stats.events, "record")
     lost = f", {stats.dropped:,} lost" if stats.dropped else ""
-    text = f"{wrote} {path} ({events}{lost}, {stats.bytes_written / 2**20:.1f} MiB)"
+    text = f"{wrote} {path} ({records}{lost}, {format_bytes(stats.bytes_written)})"
     if takes_stream(path):
         return text
     return f"{text}; next: gpumemtrace summary {shlex.quote(str(path))}"
@@ -61,8 +62,8 @@ def describe_flight(window: str, stats: _Stats) -> str:
     also = f"; before: {', '.join(earlier)}" if earlier else ""
     lost = f", {stats.dropped:,} lost" if stats.dropped else ""
     return (
-        f"wrote {last} (the last {window} of {stats.events:,} events{lost}, "
-        f"{stats.bytes_written / 2**20:.1f} MiB{cut}){also}; "
+        f"wrote {last} (the last {window} of {stats.events:,} records{lost}, "
+        f"{format_bytes(stats.bytes_written)}{cut}){also}; "
         f"next: gpumemtrace summary {shlex.quote(last)}"
     )
 
