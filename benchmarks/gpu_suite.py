@@ -136,7 +136,9 @@ def exits(out: Path) -> list[str]:
             [sys.executable, "-m", "gpumemtrace", "check", str(out / f"{ending}.gmt")],
             out,
         )
-        ok = seen[0] == seen[1] and seen[0][0] == STATUS.get(ending, 0) and is_whole[0] == 0
+        # Where torch's Adam was used, some Pythons end with 1 on Ctrl-C, traced or not.
+        ended = seen[0][0] == STATUS.get(ending, 0) or "KeyboardInterrupt" in seen[0][2]
+        ok = seen[0] == seen[1] and ended and is_whole[0] == 0
         rows.append(
             f"{'PASS' if ok else 'FAIL'} {ending}: exit status {seen[0][0]} untraced, {seen[1][0]} "
             f"traced, outputs equal {seen[0][1:] == seen[1][1:]}, check {is_whole[0]}"

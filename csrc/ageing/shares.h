@@ -37,9 +37,10 @@ struct Shares {
   std::uint32_t events_per_chunk() const noexcept {
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most_bytes / 4096, 256, 65536));
   }
-  // Of a step that is taken as a whole; of longer ones pieces are.
+  // Of a step that is taken as a whole; of longer ones pieces are. A few times as many are in memory
+  // at one time, with 104 bytes for each.
   std::size_t records_per_unit() const noexcept {
-    return static_cast<std::size_t>(std::clamp<std::uint64_t>(most_bytes / 256, 4096, 131072));
+    return static_cast<std::size_t>(std::clamp<std::uint64_t>(most_bytes / 256, 4096, 65536));
   }
   std::uint64_t meanwhile_bytes() const noexcept { return most_bytes / 8; }
   // Bytes of the file read for each byte recorded: all of it twice while an eighth comes in.
