@@ -108,12 +108,23 @@ TEST_CASE("losses that were not told yet are told") {
   });
   REQUIRE(recover_own(path.name(), segment_of(path.name())).outcome == RecoveryOutcome::kInFile);
   const ReadBack trace = read_back(path.name());
-  REQUIRE(trace.events.size() < 1025);
-  const Event& gap = trace.events.back();
-  CHECK(gap.kind == Kind::kGap);
-  CHECK(gap.address == 2000 - (trace.events.size() - 1));
-  CHECK(gap.size == gap.address * 512);
-  check_addresses(trace, trace.events.size() - 1);
+  // The drain's first pass may have come while they were pushed: then it told a part.
+  std::uint64_t read = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t next = 0;
+  for (const Event& event : trace.events) {
+    if (event.kind == Kind::kGap) {
+      lost += event.address;
+      CHECK(event.size == event.address * 512);
+    } else {
+      ++read;
+      CHECK(event.address >= next);
+      next = event.address + 1;
+    }
+  }
+  CHECK(trace.events.back().kind == Kind::kGap);
+  CHECK(lost > 0);
+  CHECK(read + lost == 2000);
 }
 
 TEST_CASE("a writer that lives is left alone, by others and by itself") {
