@@ -17,6 +17,7 @@ from gpumemtrace.analysis.category_timeline import find_category_timeline
 from gpumemtrace.analysis.compare import compare_traces
 from gpumemtrace.analysis.growth import find_growth
 from gpumemtrace.analysis.owner_tree import find_owner_trees
+from gpumemtrace.analysis.peaks import find_peaks
 from gpumemtrace.analysis.phase_changes import find_phase_changes
 from gpumemtrace.analysis.recorder_cost import CostFinder
 from gpumemtrace.analysis.rest import NOT_SEEN, SUMMARISED, split_rest
@@ -104,6 +105,18 @@ def test_figures_and_the_report_tell_the_steps_of_the_run(pair: Pair) -> None:
     assert sections["overview"]["steps"] == STEPS
     assert sections["overview"]["recorded_events"] == len(pair.whole)
     assert sections["phases"]["merged_steps"] == sections["times"]["merged_steps"] == pair.merged
+
+
+def test_the_median_peak_is_of_steps_told_one_by_one(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps told as one have the peak of the highest of them."""
+    for mine, whole in zip(find_peaks(pair.aged), find_peaks(pair.whole), strict=True):
+        peaks = whole.steps.peak["allocated"][pair.singles]
+        assert mine.steps.median_peak_bytes == np.median(peaks)
+        assert mine.steps.median_peak_bytes == pytest.approx(whole.steps.median_peak_bytes, rel=0.05)
+    told = output_of(capsys, "summary", pair.path)
+    assert f" of the {len(pair.singles):,} told one by one, highest " in told
 
 
 def test_what_has_aged_is_not_called_unseen(pair: Pair) -> None:

@@ -155,6 +155,18 @@ def test_out_of_memory_and_simulation_are_told():
     assert [m.get_xdata()[0] for m in markers] == [failed / 1e9]
 
 
+@pytest.mark.parametrize(("marks", "height"), [(3, 1 / 1.16), (60, 0.03)])
+def test_many_marks_leave_the_lines_to_be_seen(marks, height):
+    builder = TraceBuilder(strings={1: "an epoch"})
+    for _ in range(marks):
+        builder.add(Kind.MARK, size_bytes=1, device=-1).alloc(1 << 30, MIB).free(1 << 30)
+    figure = drawn(builder.trace())
+    assert f"{marks} marks" in texts(figure)
+    (lines,) = figure.axes[0].collections[-1:]
+    tops = [segment[:, 1].max() for segment in lines.get_segments()]
+    assert tops == pytest.approx([height] * marks)
+
+
 def test_lost_events_are_marked_until_the_next_counters():
     trace = scenarios.lost_events().trace()
     timeline = build_timeline(trace)

@@ -300,13 +300,7 @@ def _peak(device: DeviceSummary | None, line: str) -> int | None:
 
 
 def _step_peak(device: DeviceSummary | None) -> float | None:
-    if device is None:
-        return None
-    steps = device.peaks.steps
-    # The last one is the unfinished step.
-    complete = slice(0, max(len(steps.number) - 1, 1))
-    peaks, counts = steps.peak["allocated"][complete], steps.count[complete]
-    return float(np.median(np.repeat(peaks, counts)))
+    return None if device is None else device.peaks.steps.median_peak_bytes
 
 
 def _growth(device: DeviceAnswers | None) -> float | None:

@@ -54,9 +54,19 @@ class StepLines:
     end: dict[str, npt.NDArray[np.int64]]
 
     @property
+    def is_single(self) -> npt.NDArray[np.bool_]:
+        """Of each row, whether it is a completed step that is told by itself.
+
+        Where none is, those that are told together; of a run in its first step, that one.
+        """
+        completed = np.arange(len(self.number)) < max(len(self.number) - 1, 1)
+        single = completed & (self.count == 1)
+        return single if single.any() else completed
+
+    @property
     def median_peak_bytes(self) -> float:
-        """The median of the steps' allocated peaks; steps told as one have that of the highest."""
-        return float(np.median(np.repeat(self.peak["allocated"], self.count)))
+        """The median of the allocated peaks of the rows that `is_single` names."""
+        return float(np.median(self.peak["allocated"][self.is_single]))
 
 
 @dataclass(frozen=True)

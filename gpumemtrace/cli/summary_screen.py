@@ -162,8 +162,10 @@ def _print_steps(console: Console, device: DeviceSummary) -> None:
         return
     peak, end = steps.peak["allocated"], steps.end["allocated"]
     at = int(np.argmax(peak))
+    singles = int(steps.is_single.sum())
+    of = f" of the {singles:,} told one by one" if (steps.count > 1).any() else ""
     console.print(
-        f"Peak per step: median {format_bytes(steps.median_peak_bytes)}, "
+        f"Peak per step: median {format_bytes(steps.median_peak_bytes)}{of}, "
         f"highest {format_bytes(int(peak[at]))} in step {steps.number[at]}. "
         f"In use at its end: {format_bytes(int(end[0]))} after step {steps.number[0]}, "
         f"{format_bytes(int(end[-2]))} after step {steps.number[-2]}."

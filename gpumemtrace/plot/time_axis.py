@@ -40,6 +40,9 @@ __all__ = [
 # Room above the highest line, as a part of its height: the peak's text stands there.
 HEADROOM = 0.16
 _NOTE_COLOR = "#882255"
+# More marks than these would hide the lines: they are short ticks on the ground then.
+_MOST_NOTE_LINES = 24
+_NOTE_TICK = 0.03  # of the height of the panel
 # Of the width of the picture: between labels, between ticks of steps.
 _LABEL_SPACE = 0.045
 _TICK_SPACE = 0.003
@@ -131,8 +134,14 @@ def mark_events(timeline: Timeline, device: DeviceTimeline, ax: Axes) -> None:
         ax.axvspan(begin, finish, 0, top, **_uncertain_style())
     for begin, finish in timeline.aged.span_ns / 1e9:
         ax.axvspan(begin, finish, 0, top, **_aged_style())
-    for at_ns, _ in timeline.notes:
-        ax.axvline(at_ns / 1e9, 0, top, **_note_style())
+    are_many = len(timeline.notes) > _MOST_NOTE_LINES
+    ax.vlines(
+        [at_ns / 1e9 for at_ns, _ in timeline.notes],
+        0,
+        _NOTE_TICK if are_many else top,
+        transform=ax.get_xaxis_transform(),
+        **_note_style(are_many),
+    )
 
 
 def event_handles(timeline: Timeline) -> list[Artist]:
@@ -158,7 +167,8 @@ def event_handles(timeline: Timeline) -> list[Artist]:
         handles.append(Patch(label=plain(label), **_aged_style()))
     if timeline.notes:
         label = timeline.notes[0][1] if len(timeline.notes) == 1 else f"{len(timeline.notes)} marks"
-        handles.append(Line2D([], [], label=plain(label), **_note_style()))
+        are_many = len(timeline.notes) > _MOST_NOTE_LINES
+        handles.append(Line2D([], [], label=plain(label), **_note_style(are_many)))
     return handles
 
 
@@ -198,8 +208,9 @@ def _stride(number: npt.NDArray[np.int64], at: npt.NDArray[np.float64], least_sp
     return magnitude
 
 
-def _note_style() -> dict[str, Any]:
-    return {"color": line_color(_NOTE_COLOR), "linewidth": 1.0, "linestyle": "-."}
+def _note_style(are_many: bool) -> dict[str, Any]:
+    style = "-" if are_many else "-."
+    return {"color": line_color(_NOTE_COLOR), "linewidth": 1.0, "linestyle": style}
 
 
 def _aged_style() -> dict[str, Any]:

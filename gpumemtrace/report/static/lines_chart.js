@@ -4,6 +4,9 @@
 const LINE_DASHES = { device_used: [2, 3], active: [7, 4], requested: [4, 2] };
 // Above the highest line: the peak's text stands there.
 const HEADROOM = 1.16;
+// Of the program's marks in view: more would cover the lines, or each other's texts.
+const MOST_NOTE_LINES = 24;
+const MOST_NOTE_TEXTS = 12;
 // Drawn in this order: the later, the further in front.
 const LINE_ORDER = ["device_used", "reserved", "active", "requested", "allocated"];
 
@@ -197,13 +200,17 @@ function drawMarks(chart, device, { view, timeline }) {
   context.save();
   context.font = FONT.replace("12px", `${12 * ratio}px`);
   context.textBaseline = "top";
-  for (const note of timeline.notes.filter(({ time_s: time }) => inside(time))) {
+  const notes = timeline.notes.filter(({ time_s: time }) => inside(time));
+  // Many full lines would hide what they stand in: then they are ticks on the ground.
+  const areMany = notes.length > MOST_NOTE_LINES;
+  const ground = bbox.top + bbox.height;
+  for (const note of notes) {
     context.strokeStyle = themeColor("note");
     context.lineWidth = ratio;
-    context.setLineDash([8 * ratio, 3 * ratio, 2 * ratio, 3 * ratio]);
-    line(context, x(note.time_s), bbox.top, x(note.time_s), bbox.top + bbox.height);
+    if (!areMany) context.setLineDash([8 * ratio, 3 * ratio, 2 * ratio, 3 * ratio]);
+    line(context, x(note.time_s), areMany ? ground - 8 * ratio : bbox.top, x(note.time_s), ground);
     context.setLineDash([]);
-    if (timeline.notes.length <= 12) {
+    if (notes.length <= MOST_NOTE_TEXTS) {
       context.textAlign = x(note.time_s) > bbox.left + bbox.width / 2 ? "right" : "left";
       const aside = context.textAlign === "left" ? 4 * ratio : -4 * ratio;
       drawText(context, note.text, x(note.time_s) + aside, bbox.top + 24 * ratio, themeColor("note"));
