@@ -114,7 +114,9 @@ def test_the_median_peak_is_of_steps_told_one_by_one(
     for mine, whole in zip(find_peaks(pair.aged), find_peaks(pair.whole), strict=True):
         peaks = whole.steps.peak["allocated"][pair.singles]
         assert mine.steps.median_peak_bytes == np.median(peaks)
-        assert mine.steps.median_peak_bytes == pytest.approx(whole.steps.median_peak_bytes, rel=0.05)
+        assert mine.steps.median_peak_bytes == pytest.approx(
+            whole.steps.median_peak_bytes, rel=0.05
+        )
     told = output_of(capsys, "summary", pair.path)
     assert f" of the {len(pair.singles):,} told one by one, highest " in told
 

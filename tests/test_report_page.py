@@ -273,11 +273,9 @@ def test_many_marks_leave_the_lines_to_be_seen(chromium, tmp_path, marks, in_the
                 const style = getComputedStyle(document.documentElement);
                 const note = style.getPropertyValue("--note").trim();
                 const hue = note.match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16));
+                const near = (i) => hue.every((value, k) => Math.abs(data[i + k] - value) < 40);
                 let count = 0;
-                for (let i = 0; i < data.length; i += 4) {
-                    count += data[i + 3] > 60 && Math.abs(data[i] - hue[0]) < 40
-                        && Math.abs(data[i + 1] - hue[1]) < 40 && Math.abs(data[i + 2] - hue[2]) < 40;
-                }
+                for (let i = 0; i < data.length; i += 4) count += data[i + 3] > 60 && near(i);
                 return count;
             })"""
         )

@@ -21,8 +21,8 @@ from gpumemtrace.schema import Kind
 
 pytestmark = pytest.mark.simgpu
 
-# Steps that are alike, no faster than a fast training has them, and say now and then what the process
-# takes. Told to leak, it keeps 64 bytes an event, as a recorder would that keeps each.
+# Steps that are alike, no faster than a fast training has them, which say now and then what the
+# process takes. Told to leak, it keeps 64 bytes an event, as a recorder would that keeps each.
 TRAIN = """
 import os, sys, json, time, torch, gpumemtrace
 steps, leaks = int(sys.argv[1]), sys.argv[2:] == ["leaks"]

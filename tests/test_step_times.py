@@ -168,6 +168,14 @@ def test_the_timeline_marks_every_flush_with_its_duration_and_phase():
     assert widths == [15, 20, 50]
 
 
+def test_a_cache_emptied_in_each_step_leaves_the_lines_to_be_seen():
+    trace = run(retries={}, empties=dict.fromkeys(range(40), 1)).trace()
+    figure = draw_timeline(build_timeline(trace))
+    spans = [patch for patch in figure.axes[0].patches if patch.get_alpha() == 0.7]
+    assert len(spans) == 40
+    assert all(patch.get_height() < 0.05 for patch in spans)
+
+
 def test_the_command(tmp_path, capsys):
     run(retries={7: 20}).trace().save(tmp_path / "a.gmt")
     assert main(["times", str(tmp_path / "a.gmt")]) == 0

@@ -40,9 +40,10 @@ __all__ = [
 # Room above the highest line, as a part of its height: the peak's text stands there.
 HEADROOM = 0.16
 _NOTE_COLOR = "#882255"
-# More marks than these would hide the lines: they are short ticks on the ground then.
-_MOST_NOTE_LINES = 24
-_NOTE_TICK = 0.03  # of the height of the panel
+# More marks or flushes than these would hide the lines: they are short ticks then, on the ground and
+# under the ceiling.
+_MOST_FULL_LINES = 24
+_TICK = 0.03  # of the height of the panel
 # Of the width of the picture: between labels, between ticks of steps.
 _LABEL_SPACE = 0.045
 _TICK_SPACE = 0.003
@@ -126,19 +127,20 @@ def mark_events(timeline: Timeline, device: DeviceTimeline, ax: Axes) -> None:
         at = failure.time_ns / 1e9
         ax.axvline(at, 0, top, color=WARNING, linewidth=1.0)
         ax.plot([at], [top], "v", color=WARNING, transform=ax.get_xaxis_transform(), clip_on=False)
+    lowest = top - _TICK if len(device.flushes) > _MOST_FULL_LINES else 0
     for flush in device.flushes:
         # At least as wide as a line: most take far less than a pixel of the picture.
         at, took = flush.time_ns / 1e9, flush.duration_ns / 1e9
-        ax.axvspan(at, at + took, 0, top, **FLUSH_STYLE)
+        ax.axvspan(at, at + took, lowest, top, **FLUSH_STYLE)
     for begin, finish in device.uncertain_ns / 1e9:
         ax.axvspan(begin, finish, 0, top, **_uncertain_style())
     for begin, finish in timeline.aged.span_ns / 1e9:
         ax.axvspan(begin, finish, 0, top, **_aged_style())
-    are_many = len(timeline.notes) > _MOST_NOTE_LINES
+    are_many = len(timeline.notes) > _MOST_FULL_LINES
     ax.vlines(
         [at_ns / 1e9 for at_ns, _ in timeline.notes],
         0,
-        _NOTE_TICK if are_many else top,
+        _TICK if are_many else top,
         transform=ax.get_xaxis_transform(),
         **_note_style(are_many),
     )
@@ -167,7 +169,7 @@ def event_handles(timeline: Timeline) -> list[Artist]:
         handles.append(Patch(label=plain(label), **_aged_style()))
     if timeline.notes:
         label = timeline.notes[0][1] if len(timeline.notes) == 1 else f"{len(timeline.notes)} marks"
-        are_many = len(timeline.notes) > _MOST_NOTE_LINES
+        are_many = len(timeline.notes) > _MOST_FULL_LINES
         handles.append(Line2D([], [], label=plain(label), **_note_style(are_many)))
     return handles
 
