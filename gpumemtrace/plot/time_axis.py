@@ -40,8 +40,8 @@ __all__ = [
 # Room above the highest line, as a part of its height: the peak's text stands there.
 HEADROOM = 0.16
 _NOTE_COLOR = "#882255"
-# More marks or flushes than these would hide the lines: they are short ticks then, on the ground and
-# under the ceiling.
+# More marks or flushes than these would hide the lines: they are short ticks then, on the ground
+# and under the ceiling.
 _MOST_FULL_LINES = 24
 _TICK = 0.03  # of the height of the panel
 # Of the width of the picture: between labels, between ticks of steps.
