@@ -164,7 +164,7 @@ test-python: $(STAMPS)/package $(STAMPS)/test-tools
 PYTEST = cd $(BUILD)/pytest && \
   $(VPYTHON) -m pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
 
-test-install: $(STAMPS)/torch $(STAMPS)/test-tools
+test-install: $(STAMPS)/package $(STAMPS)/test-tools
 	@mkdir -p $(BUILD)/pytest
 	$(PYTEST) $(PYTEST_ARGS) $(CURDIR)/tests/install/check_install.py
 

@@ -119,7 +119,7 @@ def test_outside_pytorch(tmp_path: Path) -> None:
         "import time, torch.distributed as dist\n"
         "x = take(1 << 20)\ncache = [take(100 << 20) for _ in range(19)]\ndel cache\n"
         "time.sleep(0.2)\n"
-        'dist.init_process_group("nccl", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)\n'
+        'dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)\n'
         "dist.all_reduce(x)"
     )
     env = {**SMALL_CARD, "GPUMEMTRACE_SIM_NCCL_BYTES": str(600 * MIB)}

@@ -85,5 +85,9 @@ def test_gpt2_simulated_is_gpt2_on_an_h200() -> None:
         assert recorded_peaks == truth["peak"]
     else:  # the kernels' temporaries and cuBLAS's workspaces are those of another torch
         assert steps == [pytest.approx(step, rel=0.003) for step in truth["stats_per_step"][:3]]
-        peak = "allocated_bytes.all.peak"
-        assert recorded_peaks[peak] == pytest.approx(truth["peak"][peak], rel=0.001)
+        # And how blocks are cut: the same requests take 0.1 % more or less.
+        for peak, part in (
+            ("requested_bytes.all.peak", 0.0005),
+            ("allocated_bytes.all.peak", 0.002),
+        ):
+            assert recorded_peaks[peak] == pytest.approx(truth["peak"][peak], rel=part)

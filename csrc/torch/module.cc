@@ -3,6 +3,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <optional>
+
 #include "torch/bind_sites.h"
 #include "torch/hook.h"
 #include "torch/pair_loop.h"
@@ -26,6 +28,9 @@ PYBIND11_MODULE(_torch_hook, module) {
   module.def(
       "time_pairs",
       [through](std::size_t size_bytes, std::size_t pairs, int threads, bool through_hook) {
+        // PyTorch's recorder may ask for the interpreter in each of the threads (2.6).
+        std::optional<py::gil_scoped_release> released;
+        if (threads > 1) released.emplace();
         return hook::time_pairs(size_bytes, pairs, threads, through(through_hook));
       },
       py::arg("size_bytes"), py::arg("pairs"), py::arg("threads") = 1, py::kw_only(),

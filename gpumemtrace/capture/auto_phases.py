@@ -77,7 +77,7 @@ class AutoPhases:
         self.training = TrainingRecord(torch, self._watch)
         """What is learnt of the training, for the run record."""
         self._undo: list[Callable[[], None]] = []
-        self._wrappers: list[Any] = [*self.training.wrappers]
+        self._wrappers: list[Any] = []
 
         self._undo.append(self.training.stop)
         self._put(torch.autograd, "backward", _core.around_backward)
@@ -139,7 +139,7 @@ class AutoPhases:
     def _watch_compiled_code(self) -> None:
         skip_code = getattr(sys.modules["torch._dynamo.eval_frame"], "skip_code", None)
         if skip_code is not None:  # called from compiled code, our wrappers run as they are
-            for wrapper in self._wrappers:
+            for wrapper in [*self._wrappers, *self.training.wrappers]:
                 skip_code(wrapper.__code__)
         undo = compiled_code.patch(self._torch, self._watch, counter.optimizer_stepped)
         self._undo.append(undo)

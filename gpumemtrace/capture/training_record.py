@@ -37,6 +37,7 @@ from typing import Any
 
 from gpumemtrace import _core
 from gpumemtrace.capture.forward_watch import ForwardWatch
+from gpumemtrace.capture.import_watch import forget, when_imported
 
 __all__ = ["TrainingRecord"]
 
@@ -45,6 +46,7 @@ _MOST_MODELS = 64
 _MOST_OPTIMIZERS = 256
 _MOST_KINDS = 8
 _MOST_SHAPES = 32
+_CHECKPOINT = "torch.utils.checkpoint"
 _WRAPPERS = ("_orig_mod", "module")  # torch.compile's; DistributedDataParallel's, DataParallel's
 
 
@@ -61,14 +63,12 @@ class TrainingRecord:
         self._autocast: str | None = None
         self._seen = {"grad_scaler": False, "activation_checkpointing": False}
         self._undo: list[Callable[[], None]] = []
-        checkpoint = sys.modules.get("torch.utils.checkpoint")
-        for owner, name, look in (
-            (getattr(torch.amp.autocast_mode, "autocast", None), "__enter__", self._see_autocast),
-            (getattr(torch.amp, "GradScaler", None), "scale", self._see_scaler),
-            (getattr(checkpoint, "CheckpointFunction", None), "forward", self._see_checkpoint),
-            (getattr(checkpoint, "_checkpoint_hook", None), "__init__", self._see_checkpoint),
-        ):
-            self._watch_first_call(owner, name, look)
+        autocast = getattr(torch.amp.autocast_mode, "autocast", None)
+        self._watch_first_call(autocast, "__enter__", self._see_autocast)
+        self._watch_first_call(getattr(torch.amp, "GradScaler", None), "scale", self._see_scaler)
+        # torch 2.6 does not import it by itself.
+        when_imported(_CHECKPOINT, self._watch_checkpoint)
+        self._undo.append(functools.partial(forget, _CHECKPOINT, self._watch_checkpoint))
 
     def stop(self) -> None:
         """Take everything back."""
@@ -148,6 +148,11 @@ class TrainingRecord:
     def _see_scaler(self, scaler: Any, *_: Any, **__: Any) -> bool:
         self._seen["grad_scaler"] = scaler.is_enabled()
         return self._seen["grad_scaler"]
+
+    def _watch_checkpoint(self) -> None:
+        checkpoint = sys.modules[_CHECKPOINT]
+        for name, method in (("CheckpointFunction", "forward"), ("_checkpoint_hook", "__init__")):
+            self._watch_first_call(getattr(checkpoint, name, None), method, self._see_checkpoint)
 
     def _see_checkpoint(self, *_: Any, **__: Any) -> bool:
         self._seen["activation_checkpointing"] = True
