@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import recorded
+from aged import MIB, write
 from category_truth import CLASSES, score
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_categories import NAMES, RESIDENT, SlowCategories
 from synthetic import TraceBuilder, event_columns
 
+import gpumemtrace
 from gpumemtrace.analysis.categories import CATEGORY_NAMES, RULES, find_categories
 from gpumemtrace.schema import Kind
 from gpumemtrace.trace import Trace
+from gpumemtrace.trace_file import Names
 
 TRUTH_NAMES = {
     "parameter": "param",
@@ -186,6 +189,47 @@ def test_names_of_rules_and_counts():
     assert list(counts) == list(CATEGORY_NAMES)
     assert sum(entry["allocs"] for entry in counts.values()) == len(categories)
     assert counts["gradient"] == {"allocs": 3, "rules": {"gradient_size": 3}}
+
+
+def test_steps_that_share_a_summary_claim_nothing_else(tmp_path):
+    """A leak of a parameter's size in each tenth step, and blocks that die in a later step."""
+    training, rng = Training().setup(), np.random.default_rng(3)
+    for number in range(6000):
+        training.train(number)
+        for low in rng.integers(1, 1 << 20, 24).tolist():  # or the file would be small anyway
+            address = 0x900000000 + 512 * low
+            training.alloc(address, low, after_ns=low).free(address, after_ns=low)
+        if number % 10 == 9:
+            size = int(rng.choice([1024, 2048, 4096, 12288]))
+            phase = ("forward", "backward", "optimizer", "eval", "data")[number // 10 % 5]
+            training.phase(phase).alloc(0x4000000 + number * 0x10000, size)
+            if number % 40 == 39:  # of ten, eight and six steps ago, each from another phase
+                training.free(0x4000000 + (number - 10 * (number // 40 % 3)) * 0x10000)
+            training.phase("data")
+    whole, aged = training.trace(batch_records=500), tmp_path / "aged.gmt"
+    columns = (chunk.raw for chunk in whole.chunks())
+    names = Names(phases=dict(training.phases))
+    assert write(aged, columns, names, max_disk_bytes=MIB) > 3
+    blocks = {}
+    found = whole.lifetimes()
+    rows = zip(found.address, found.birth_step, found.category, strict=True)
+    for address, step, category in rows:
+        blocks[int(address), int(step)] = blocks.get((int(address), int(step)), set()) | {category}
+    aged = gpumemtrace.open(aged)
+    steps = aged.steps
+    assert 4000 < steps.count[steps.count > 1].sum() < 5900
+    last_of = dict(
+        zip(steps.number.tolist(), (steps.number + steps.count - 1).tolist(), strict=True)
+    )
+    kept = aged.lifetimes()
+    is_vague = 0
+    for address, first, category in zip(kept.address, kept.birth_step, kept.category, strict=True):
+        between = range(int(first), last_of.get(int(first), int(first)) + 1)
+        known = set().union(*(blocks.get((int(address), step), set()) for step in between))
+        assert known, (address, first)
+        assert category in known | {"unknown"}, (hex(address), first, category, known)
+        is_vague += category == "unknown" and "unknown" not in known
+    assert 300 < is_vague < 600
 
 
 @settings(max_examples=60)

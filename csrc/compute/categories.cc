@@ -24,6 +24,7 @@ Categorizer::Categorizer(std::vector<PhaseMeaning> meanings) : meanings_(std::mo
 }
 
 PhaseMeaning Categorizer::meaning(std::int32_t path) const noexcept {
+  if (path == kPathNotKnown) return {PhaseClass::kNotKnown, false};
   const auto index = static_cast<std::size_t>(path);
   return path < 0 || index >= meanings_.size() ? PhaseMeaning{} : meanings_[index];
 }
@@ -67,7 +68,15 @@ void Categorizer::feed(const Columns& records, const std::int32_t* path) {
         break;
       case Kind::kStep:
         // Where no optimizer phase tells the steps apart, the steps themselves do.
-        if (!has_optimizer_) ++turn_;
+        if (told_as_one_ > 1) {
+          turn_ += told_as_one_;
+        } else if (!has_optimizer_) {
+          ++turn_;
+        }
+        told_as_one_ = 0;
+        break;
+      case Kind::kAged:
+        told_as_one_ = records.flags[i];
         break;
       case Kind::kTag:
         tag(records, i);
@@ -158,6 +167,7 @@ std::int64_t Categorizer::holder_of(std::uint64_t address, std::int16_t device,
 
 void Categorizer::bury(const Block& block, PhaseClass death) {
   if (is_tagged(block.number)) return;
+  if (death == PhaseClass::kNotKnown) return bury_unseen(block);
   const bool is_same_entry = block.phase == death && block.entry == entries(death);
   const std::uint32_t turns = turn_ - block.turn;
   if (is_same_entry && turns == 0) {
@@ -209,7 +219,36 @@ void Categorizer::bury(const Block& block, PhaseClass death) {
       break;
     case PhaseClass::kZeroGrad:
       break;
+    case PhaseClass::kNotKnown:
+      decide(block, Category::kUnknown, Rule::kSummarised);
+      break;
   }
+}
+
+// `block` was freed in a step whose phases are not known: says only what holds whatever they were.
+void Categorizer::bury_unseen(const Block& block) {
+  const bool is_first_turn = block.turn == 0;  // of a model that may have been loading yet
+  switch (block.phase) {
+    case PhaseClass::kForward:
+    case PhaseClass::kEval:
+      if (is_first_turn) break;
+      return decide(block, Category::kActivation, Rule::kOutput);
+    case PhaseClass::kBackward:
+      if (!has_gradient_size(block)) break;
+      return decide(block, Category::kGradient, Rule::kGradientSize);
+    case PhaseClass::kData:
+      if (block.is_early) return judge_survivor(block, false);
+      return decide(block, Category::kInput, Rule::kBornInData);
+    case PhaseClass::kInit:
+    case PhaseClass::kOther:
+      if (!block.is_early) break;
+      return judge_survivor(block, false);
+    case PhaseClass::kOptimizer:
+    case PhaseClass::kZeroGrad:
+    case PhaseClass::kNotKnown:
+      break;
+  }
+  decide(block, Category::kUnknown, Rule::kSummarised);
 }
 
 // `block` lived for several steps, or from before training into it, or is alive at the end.
@@ -264,6 +303,9 @@ void Categorizer::judge_survivor(const Block& block, bool is_alive) {
           {block.number, block.size, block.is_early ? Origin::kSetup : Origin::kRunning});
       break;
     case PhaseClass::kZeroGrad:
+      break;
+    case PhaseClass::kNotKnown:
+      decide(block, Category::kUnknown, Rule::kSummarised);
       break;
   }
 }

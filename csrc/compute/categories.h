@@ -29,8 +29,11 @@ enum class PhaseClass : std::uint8_t {
   kOptimizer,
   kZeroGrad,
   kEval,
+  kNotKnown,  // in steps that share a summary
 };
-constexpr std::size_t kPhaseClasses = 8;
+constexpr std::size_t kPhaseClasses = 9;
+// The path of a record in such a step.
+constexpr std::int32_t kPathNotKnown = -2;
 
 // `is_entry`: opening this path opens the phase of its class (not a phase nested in it).
 struct PhaseMeaning {
@@ -61,6 +64,7 @@ enum class Rule : std::uint8_t {
   kAfterOptimizer,
   kKept,
   kHasState,
+  kSummarised,
 };
 
 class Categorizer {
@@ -68,7 +72,7 @@ class Categorizer {
   // `meanings`: of each phase path, by its index.
   explicit Categorizer(std::vector<PhaseMeaning> meanings);
 
-  // `path`: index of each record's phase path, -1 = none.
+  // `path`: index of each record's phase path, -1 = none, kPathNotKnown in steps told as one.
   void feed(const Columns& records, const std::int32_t* path);
   // Judges what is alive. Nothing is fed afterwards.
   void finish();
@@ -101,6 +105,7 @@ class Categorizer {
   std::int64_t holder_of(std::uint64_t address, std::int16_t device, std::int64_t* size);
 
   void bury(const Block& block, PhaseClass death);
+  void bury_unseen(const Block& block);
   void judge_survivor(const Block& block, bool is_alive);
   void decide_resident(const Resident& resident);
   bool has_gradient_size(const Block& block) const;
@@ -119,6 +124,7 @@ class Categorizer {
 
   std::array<std::uint32_t, kPhaseClasses> entries_{};
   std::uint32_t turn_ = 0;
+  std::uint32_t told_as_one_ = 0;  // steps, of the summary that the next kStep ends; 0 = none
   bool has_optimizer_ = false;
   bool has_known_phases_ = false;
   bool is_in_backward_ = false;
