@@ -10,6 +10,8 @@ constexpr std::uint32_t kFewSteps = 2;
 // What is still there after so many is no gradient where others of its size are freed; with several
 // optimizers a gradient may live for a few of their steps.
 constexpr std::uint32_t kManySteps = 8;
+// What steps that share a summary have no more of: ageing/shares.h.
+constexpr std::size_t kMostSummarised = std::size_t{1} << 17;
 
 constexpr bool is_setup(PhaseClass phase) noexcept {
   return phase == PhaseClass::kInit || phase == PhaseClass::kOther;
@@ -24,7 +26,6 @@ Categorizer::Categorizer(std::vector<PhaseMeaning> meanings) : meanings_(std::mo
 }
 
 PhaseMeaning Categorizer::meaning(std::int32_t path) const noexcept {
-  if (path == kPathNotKnown) return {PhaseClass::kNotKnown, false};
   const auto index = static_cast<std::size_t>(path);
   return path < 0 || index >= meanings_.size() ? PhaseMeaning{} : meanings_[index];
 }
@@ -60,23 +61,27 @@ void Categorizer::feed(const Columns& records, const std::int32_t* path) {
       }
       case Kind::kFree: {
         BlockTable<Block>::Slot taken;
-        if (live_.erase(address, device, &taken)) bury(taken.value, meaning(path[i]).phase);
+        if (!live_.erase(address, device, &taken)) break;
+        const PhaseClass phase = meaning(path[i]).phase;
+        bury(taken.value, phase);
+        if (phase == PhaseClass::kOther && taken.value.phase != phase) {
+          if (freed_outside_.size() == kMostSummarised) freed_outside_.clear();
+          freed_outside_.push_back(taken.value);
+        }
         break;
       }
       case Kind::kPhase:
         mark_phase(records, i, meaning(path[i]));
         break;
       case Kind::kStep:
-        // Where no optimizer phase tells the steps apart, the steps themselves do.
-        if (told_as_one_ > 1) {
-          turn_ += told_as_one_;
-        } else if (!has_optimizer_) {
-          ++turn_;
-        }
-        told_as_one_ = 0;
+        end_step();
         break;
       case Kind::kAged:
-        told_as_one_ = records.flags[i];
+        // At the end of the summary, one for each device.
+        if (records.flags[i] > 1 && told_as_one_ <= 1) {
+          summarised_.emplace_back(step_begin_, category_.size());
+        }
+        told_as_one_ = std::max(told_as_one_, records.flags[i]);
         break;
       case Kind::kTag:
         tag(records, i);
@@ -87,13 +92,34 @@ void Categorizer::feed(const Columns& records, const std::int32_t* path) {
   }
 }
 
+void Categorizer::end_step() {
+  if (told_as_one_ > 1) {
+    turn_ += told_as_one_;
+    for (const Block& block : freed_outside_) bury_unseen(block);
+  } else if (!has_optimizer_) {
+    // Where no optimizer phase tells the steps apart, the steps themselves do.
+    ++turn_;
+  }
+  told_as_one_ = 0;
+  step_begin_ = static_cast<std::int64_t>(category_.size());
+  freed_outside_.clear();
+}
+
+bool Categorizer::is_summarised(std::int64_t number) const {
+  const auto next =
+      std::upper_bound(summarised_.begin(), summarised_.end(), std::pair{number, INT64_MAX});
+  return next != summarised_.begin() && number < std::prev(next)->second;
+}
+
 void Categorizer::mark_phase(const Columns& records, std::size_t i, PhaseMeaning now) {
   if (is_in_backward_ && records.thread[i] == backward_thread_ &&
       now.phase != PhaseClass::kBackward) {
     is_in_backward_ = false;
     count_gradients();
   }
-  if ((records.flags[i] & kPhaseEntered) == 0 || !now.is_entry) return;
+  if ((records.flags[i] & kPhaseEntered) == 0) return;
+  freed_outside_.clear();  // in a summary of several steps none is entered
+  if (!now.is_entry) return;
   if (now.phase == PhaseClass::kBackward) {
     if (has_new_residents_) count_residents();
     is_in_backward_ = true;
@@ -112,6 +138,7 @@ void Categorizer::count_residents() {
   next_count_ = backwards_ended_ + 1;  // there may be gradients of another model
   live_.for_each([&](const auto& slot) {
     const PhaseClass born = slot.value.phase;
+    if (is_summarised(slot.value.number)) return;
     if (is_setup(born) || born == PhaseClass::kData) ++residents_[slot.value.size];
   });
 }
@@ -167,7 +194,9 @@ std::int64_t Categorizer::holder_of(std::uint64_t address, std::int16_t device,
 
 void Categorizer::bury(const Block& block, PhaseClass death) {
   if (is_tagged(block.number)) return;
-  if (death == PhaseClass::kNotKnown) return bury_unseen(block);
+  if (is_summarised(block.number)) {
+    return decide(block, Category::kUnknown, Rule::kSummarised);
+  }
   const bool is_same_entry = block.phase == death && block.entry == entries(death);
   const std::uint32_t turns = turn_ - block.turn;
   if (is_same_entry && turns == 0) {
@@ -219,14 +248,12 @@ void Categorizer::bury(const Block& block, PhaseClass death) {
       break;
     case PhaseClass::kZeroGrad:
       break;
-    case PhaseClass::kNotKnown:
-      decide(block, Category::kUnknown, Rule::kSummarised);
-      break;
   }
 }
 
-// `block` was freed in a step whose phases are not known: says only what holds whatever they were.
+// `block` was freed in steps that share a summary: says only what holds whatever its phase was.
 void Categorizer::bury_unseen(const Block& block) {
+  if (is_tagged(block.number)) return;
   const bool is_first_turn = block.turn == 0;  // of a model that may have been loading yet
   switch (block.phase) {
     case PhaseClass::kForward:
@@ -237,15 +264,13 @@ void Categorizer::bury_unseen(const Block& block) {
       if (!has_gradient_size(block)) break;
       return decide(block, Category::kGradient, Rule::kGradientSize);
     case PhaseClass::kData:
-      if (block.is_early) return judge_survivor(block, false);
-      return decide(block, Category::kInput, Rule::kBornInData);
+      return;  // as bury() said
     case PhaseClass::kInit:
     case PhaseClass::kOther:
       if (!block.is_early) break;
-      return judge_survivor(block, false);
+      return;  // as bury() said
     case PhaseClass::kOptimizer:
     case PhaseClass::kZeroGrad:
-    case PhaseClass::kNotKnown:
       break;
   }
   decide(block, Category::kUnknown, Rule::kSummarised);
@@ -304,15 +329,21 @@ void Categorizer::judge_survivor(const Block& block, bool is_alive) {
       break;
     case PhaseClass::kZeroGrad:
       break;
-    case PhaseClass::kNotKnown:
-      decide(block, Category::kUnknown, Rule::kSummarised);
-      break;
   }
 }
 
 void Categorizer::finish() {
   live_.for_each([&](const auto& slot) {
-    if (!is_tagged(slot.value.number)) judge_survivor(slot.value, true);
+    if (is_tagged(slot.value.number)) return;
+    if (is_summarised(slot.value.number)) {
+      decide(slot.value, Category::kUnknown, Rule::kSummarised);
+    } else {
+      judge_survivor(slot.value, true);
+    }
+  });
+  std::erase_if(survivors_, [&](const Resident& resident) {
+    return rule_[static_cast<std::size_t>(resident.number)] ==
+           static_cast<std::uint8_t>(Rule::kSummarised);
   });
   const bool has_run = entries(PhaseClass::kForward) + entries(PhaseClass::kBackward) +
                            entries(PhaseClass::kEval) + entries(PhaseClass::kOptimizer) >

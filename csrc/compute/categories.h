@@ -29,11 +29,8 @@ enum class PhaseClass : std::uint8_t {
   kOptimizer,
   kZeroGrad,
   kEval,
-  kNotKnown,  // in steps that share a summary
 };
-constexpr std::size_t kPhaseClasses = 9;
-// The path of a record in such a step.
-constexpr std::int32_t kPathNotKnown = -2;
+constexpr std::size_t kPhaseClasses = 8;
 
 // `is_entry`: opening this path opens the phase of its class (not a phase nested in it).
 struct PhaseMeaning {
@@ -72,7 +69,7 @@ class Categorizer {
   // `meanings`: of each phase path, by its index.
   explicit Categorizer(std::vector<PhaseMeaning> meanings);
 
-  // `path`: index of each record's phase path, -1 = none, kPathNotKnown in steps told as one.
+  // `path`: index of each record's phase path, -1 = none.
   void feed(const Columns& records, const std::int32_t* path);
   // Judges what is alive. Nothing is fed afterwards.
   void finish();
@@ -105,6 +102,9 @@ class Categorizer {
   std::int64_t holder_of(std::uint64_t address, std::int16_t device, std::int64_t* size);
 
   void bury(const Block& block, PhaseClass death);
+  void end_step();
+  // Whether it was born in steps that share a summary (ageing/summary.h), of which phases are not told.
+  bool is_summarised(std::int64_t number) const;
   void bury_unseen(const Block& block);
   void judge_survivor(const Block& block, bool is_alive);
   void decide_resident(const Resident& resident);
@@ -124,7 +124,10 @@ class Categorizer {
 
   std::array<std::uint32_t, kPhaseClasses> entries_{};
   std::uint32_t turn_ = 0;
-  std::uint32_t told_as_one_ = 0;  // steps, of the summary that the next kStep ends; 0 = none
+  std::uint32_t told_as_one_ = 0;  // steps that the summary stands for which kStep will end
+  std::int64_t step_begin_ = 0;    // number of the first alloc since kStep
+  std::vector<std::pair<std::int64_t, std::int64_t>> summarised_;  // numbers, ascending
+  std::vector<Block> freed_outside_;  // since kStep, outside phases, but born in one
   bool has_optimizer_ = false;
   bool has_known_phases_ = false;
   bool is_in_backward_ = false;

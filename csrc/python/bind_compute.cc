@@ -130,7 +130,7 @@ Array<std::int64_t> feed_pairing(Pairing& pairing, const py::dict& columns) {
 Categorizer make_categorizer(const std::vector<std::pair<int, bool>>& meanings) {
   std::vector<PhaseMeaning> by_path;
   for (const auto& [phase, is_entry] : meanings) {
-    if (phase < 0 || phase >= static_cast<int>(PhaseClass::kNotKnown)) {
+    if (phase < 0 || phase >= static_cast<int>(kPhaseClasses)) {
       throw py::value_error("no such class of phases");
     }
     by_path.push_back({static_cast<PhaseClass>(phase), is_entry});

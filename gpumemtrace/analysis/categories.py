@@ -27,9 +27,6 @@ __all__ = ["CATEGORY_NAMES", "RULES", "Categories", "CategoryFinder", "Rule", "f
 # PhaseClass in csrc/compute/categories.h, which begins with "none of these".
 _PHASES = ("init", "data", "forward", "backward", "optimizer", "zero_grad", "eval")
 
-# kPathNotKnown in csrc/compute/categories.h.
-_NOT_KNOWN = np.int32(-2)
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -123,18 +120,13 @@ class CategoryFinder:
     def __init__(self, trace: TraceData) -> None:
         """Prepare for one pass over ``trace``."""
         self._categorizer = _core.Categorizer([_meaning(path) for path in trace.phase_paths])
-        steps = trace.whole.steps
-        self._merged = steps.number[steps.count > 1]
 
     def begin(self, initial: dict[int, dict[str, int]]) -> None:
         """Take nothing: lines don't matter here."""
 
     def feed(self, batch: Batch, lines: Lines | None = None) -> None:
         """Take the next batch."""
-        path = batch.phase_path
-        if len(self._merged):
-            path = np.where(np.isin(batch.step, self._merged), _NOT_KNOWN, path)
-        self._categorizer.feed(batch.raw, path)
+        self._categorizer.feed(batch.raw, batch.phase_path)
 
     def finish(self) -> Categories:
         """Return the category of every alloc."""
