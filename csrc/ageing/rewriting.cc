@@ -83,7 +83,7 @@ void Rewriting::end_pass() {
   // The last unit goes on in the last steps.
   if (units_->take_rest(unit_) && pass_ == Pass::kWrite) {
     write_group();
-    summary_.keep(unit_.records, told_);
+    summary_.keep(unit_.rows, told_);
     append();
   }
   if (pass_ == Pass::kSurvey) {
@@ -144,38 +144,50 @@ bool Rewriting::is_kept(const Unit& unit) {
   return true;
 }
 
-void Rewriting::write(const Unit& unit) {
-  std::uint64_t steps = tightness_.new_steps;
-  if (unit.has_aged) steps = saved_ < to_save_ ? Tightness::kFactor : 1;
-  if (unit.has_baseline) {
-    write_group();
-    steps = 1;
+Rewriting::Telling Rewriting::telling_of(const Unit& unit) {
+  if (is_kept(unit)) return Telling::kWhole;
+  if (unit.has_aged) {
+    const bool is_whole = unit.has_baseline || saved_ >= to_save_;
+    return is_whole ? Telling::kWhole : Telling::kSummaries;
   }
-  if (is_kept(unit) || (unit.has_aged && steps == 1)) {
+  const bool is_alone = unit.has_baseline || tightness_.new_steps == 1;
+  return is_alone ? Telling::kAlone : Telling::kSeveral;
+}
+
+void Rewriting::write(const Unit& unit) {
+  const Telling telling = telling_of(unit);
+  if (telling != group_telling_ || group_.size() + unit.rows.count > shares_.records_per_unit()) {
     write_group();
+  }
+  if (telling == Telling::kWhole) {
     told_again_ += unit.bytes;
-    summary_.keep(unit.records, told_);
+    summary_.keep(unit.rows, told_);
     return append();
   }
-  if (unit.has_aged) saved_ += unit.bytes * (1 - 1.0 / Tightness::kFactor);
-  if (grouped_ != 0 && (group_is_old_ != unit.has_aged ||
-                        group_.size() + unit.records.size() > shares_.records_per_unit())) {
-    write_group();
+  if (telling == Telling::kAlone) {
+    summary_.age(unit.rows, false, told_);
+    return append();
   }
-  group_is_old_ = unit.has_aged;
-  group_is_coarse_ = steps > 1;
-  group_.insert(group_.end(), unit.records.begin(), unit.records.end());
-  if (++grouped_ == steps) write_group();
+  std::uint64_t most = tightness_.new_steps;
+  if (telling == Telling::kSummaries) {
+    most = Tightness::kFactor;
+    saved_ += unit.bytes * (1 - 1.0 / Tightness::kFactor);
+  }
+  group_telling_ = telling;
+  group_.append(unit.rows);
+  if (++grouped_ == most) write_group();
 }
 
 void Rewriting::write_group() {
   if (grouped_ == 0) return;
-  // Of pieces a few summaries and much that has not aged may make one, as long as one may be.
-  const bool is_piece = group_.back().event.kind != Kind::kStep;
-  if (group_is_old_ && grouped_ == 1 && !is_piece) {
-    summary_.keep(group_, told_);  // it may stand for several steps already
+  const Rows rows = group_.rows();
+  // Of pieces a few summaries and much that has not aged may make one, as long as one may be: told
+  // without phases, though no second one fits in.
+  const bool is_piece = rows.kind(rows.count - 1) != Kind::kStep;
+  if (group_telling_ == Telling::kSummaries && grouped_ == 1 && !is_piece) {
+    summary_.keep(rows, told_);  // it may stand for several steps already
   } else {
-    summary_.age(group_, grouped_ > 1 || (is_piece && group_is_coarse_), told_);
+    summary_.age(rows, grouped_ > 1 || is_piece, told_);
   }
   group_.clear();
   grouped_ = 0;

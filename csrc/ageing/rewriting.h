@@ -54,6 +54,13 @@ class Rewriting {
 
  private:
   enum class Pass { kSurvey, kWrite, kCopy };
+  // How a unit goes to the new file.
+  enum class Telling {
+    kWhole,      // all its records
+    kAlone,      // in summary, with its phases
+    kSeveral,    // in summary, and several units as one
+    kSummaries,  // the same, of units that are summaries already
+  };
 
   void begin_file();
   void begin_writing();
@@ -63,6 +70,7 @@ class Rewriting {
   void plan();
   double room() const;  // for summaries
   void take_units();
+  Telling telling_of(const Unit& unit);
   void write(const Unit& unit);
   void write_group();
   void append();
@@ -89,10 +97,9 @@ class Rewriting {
   Survey::Choice kept_;
   std::size_t kept_done_ = 0;
   Summary summary_;
-  std::vector<Record> group_;  // of units that are told as one
+  RowBuffer group_;            // of units that are told as one
   std::uint64_t grouped_ = 0;  // how many those are
-  bool group_is_old_ = false;
-  bool group_is_coarse_ = false;  // to be told without phases, though no second one may fit in
+  Telling group_telling_ = Telling::kSeveral;
   std::vector<Event> told_;
 };
 

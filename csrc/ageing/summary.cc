@@ -9,11 +9,11 @@ namespace gpumemtrace::ageing {
 namespace {
 
 // Where a summary begins: a reader has the true lines there.
-bool begins_phase(const Event& event) noexcept {
-  return event.kind == Kind::kPhase || event.kind == Kind::kStep || is_baseline(event);
+bool begins_phase(const Rows& rows, std::size_t i) noexcept {
+  const Kind kind = rows.kind(i);
+  if (kind == Kind::kPhase || kind == Kind::kStep) return true;
+  return kind == Kind::kStats && is_baseline(rows.event(i));
 }
-
-constexpr std::uint32_t kNone = UINT32_MAX;
 
 bool is_left_out_reading(const Event& event) noexcept {
   return event.kind == Kind::kStats && !is_baseline(event) &&
@@ -49,81 +49,72 @@ Levels below(const Levels& start, const Levels& highest, const std::int64_t (&ke
 
 }  // namespace
 
-void Summary::keep(const std::vector<Record>& records, std::vector<Event>& out) {
-  for (const Record& record : records) {
-    if (record.device >= 0) levels_[record.device] = record.lines;
-    if (record.event.kind == Kind::kPhase) phases_[record.event.thread] = record.event;
-    out.push_back(record.event);
+void Summary::keep(const Rows& rows, std::vector<Event>& out) {
+  Levels* last = nullptr;
+  std::int16_t last_device = -1;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    out.push_back(rows.event(i));
+    if (rows.kind(i) == Kind::kPhase) phases_[out.back().thread] = out.back();
+    const std::int16_t device = rows.of_device[i];
+    if (device < 0) continue;
+    if (device != last_device) last = &levels_[device];
+    last_device = device;
+    *last = rows.levels(i);
   }
 }
 
-void Summary::age(const std::vector<Record>& records, bool are_several, std::vector<Event>& out) {
-  if (records.empty()) return;
-  find_dropped(records);
+void Summary::age(const Rows& rows, bool are_several, std::vector<Event>& out) {
+  if (rows.count == 0) return;
+  find_dropped(rows);
   steps_ = 1;
   are_several_ = are_several;
   if (!are_several) {
     std::size_t begin = 0;
-    for (std::size_t i = 1; i <= records.size(); ++i) {
-      if (i < records.size() && !begins_phase(records[i].event)) continue;
-      age_phase(records, begin, i, out);
+    for (std::size_t i = 1; i <= rows.count; ++i) {
+      if (i < rows.count && !begins_phase(rows, i)) continue;
+      age_phase(rows, begin, i, out);
       begin = i;
     }
     return;
   }
   // The mark that begins the next step stays; those inside, and the phases, are left out.
-  const bool ends_step = records.back().event.kind == Kind::kStep;
-  const std::size_t end = records.size() - (ends_step ? 1 : 0);
+  const bool ends_step = rows.kind(rows.count - 1) == Kind::kStep;
+  const std::size_t end = rows.count - (ends_step ? 1 : 0);
   std::uint32_t steps = 0;
   std::uint32_t in_this = 1;  // one that was told as several already
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const Event& event = records[i].event;
-    if (event.kind == Kind::kAged) in_this = std::max(in_this, event.flags);
-    if (event.kind == Kind::kStep) {
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    const Kind kind = rows.kind(i);
+    if (kind == Kind::kAged) in_this = std::max(in_this, rows.events.flags[i]);
+    if (kind == Kind::kStep) {
       steps += in_this;
       in_this = 1;
     }
-    if (i < end && (event.kind == Kind::kStep || event.kind == Kind::kPhase)) is_dropped_[i] = 1;
+    if (i < end && (kind == Kind::kStep || kind == Kind::kPhase)) is_dropped_[i] = 1;
   }
   steps_ = std::max(steps, 1U);
-  close_phases(records.front().event, out);
-  age_phase(records, 0, end, out);
-  reopen_phases(records.back().event, out);
-  if (ends_step) out.push_back(records.back().event);
+  close_phases(rows.event(0), out);
+  age_phase(rows, 0, end, out);
+  const Event last = rows.event(rows.count - 1);
+  reopen_phases(last, out);
+  if (ends_step) out.push_back(last);
 }
 
-// Blocks whose alloc and free are both here, and what is said of them.
-void Summary::find_dropped(const std::vector<Record>& records) {
-  is_dropped_.assign(records.size(), 0);
-  about_.assign(records.size(), kNone);
-  born_ = {};
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const Event& event = records[i].event;
-    compute::BlockTable<std::uint32_t>::Slot slot;
-    switch (event.kind) {
-      case Kind::kAlloc:
-        if (event.device < 0) break;
-        born_.erase(event.address, event.device, &slot);  // its free was lost: both allocs stay
-        born_.insert(event.address, event.device, static_cast<std::uint32_t>(i));
-        break;
-      case Kind::kFree:
-        if (born_.erase(event.address, event.device, &slot)) {
-          is_dropped_[slot.value] = is_dropped_[i] = 1;
-          about_[i] = slot.value;
-        }
-        break;
-      case Kind::kTag:
-      case Kind::kRecordStream:
-        if (const std::uint32_t* alloc = born_.find(event.address, event.device)) {
-          about_[i] = *alloc;
-        }
-        break;
-      default:
-        break;
-    }
+// Blocks whose alloc and free are both here, and what is said of them. An alloc whose free was lost
+// stays.
+void Summary::find_dropped(const Rows& rows) {
+  is_dropped_.assign(rows.count, 0);
+  bool are_others = false;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    const Kind kind = rows.kind(i);
+    are_others |= kind == Kind::kTag || kind == Kind::kRecordStream;
+    if (kind != Kind::kFree) continue;
+    const std::size_t alloc = rows.alloc_of(i);
+    if (alloc != SIZE_MAX) is_dropped_[alloc] = is_dropped_[i] = 1;
   }
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (about_[i] != kNone && is_dropped_[about_[i]] != 0) is_dropped_[i] = 1;
+  for (std::size_t i = 0; are_others && i < rows.count; ++i) {
+    if (rows.kind(i) != Kind::kTag && rows.kind(i) != Kind::kRecordStream) continue;
+    const std::size_t alloc = rows.alloc_of(i);
+    if (alloc != SIZE_MAX) is_dropped_[i] = is_dropped_[alloc];
   }
 }
 
@@ -133,55 +124,69 @@ Summary::Part* Summary::part_of(std::int16_t device) {
 }
 
 // What each device did in records [begin, end).
-void Summary::study(const std::vector<Record>& records, std::size_t begin, std::size_t end) {
+void Summary::study(const Rows& rows, std::size_t begin, std::size_t end) {
   parts_.clear();
+  Part* part = nullptr;
+  std::int16_t last_device = -1;
   for (std::size_t i = begin; i < end; ++i) {
-    const Record& record = records[i];
-    const Event& event = record.event;
-    if (record.device < 0) continue;
-    const auto [found, is_new] = parts_.try_emplace(record.device);
-    Part& part = found->second;
-    if (is_new) part.start = part.highest = levels_[record.device];
-    if (record.lines.allocated() > part.highest_allocated) {
-      part.highest_allocated = record.lines.allocated();
-      part.highest_at = i;
+    const std::int16_t device = rows.of_device[i];
+    if (device < 0) continue;
+    if (device != last_device) {
+      const auto [found, is_new] = parts_.try_emplace(device);
+      part = &found->second;
+      if (is_new) part->start = part->highest = levels_[device];
+      last_device = device;
     }
-    part.highest.raise_to(record.lines);
-    part.end = record.lines;
-    part.unsure = record.unsure;
-    if (event.kind == Kind::kDeviceUsed) {
-      ++part.samples;
-      part.last_sample = i;
-    } else {
-      part.thread = event.thread;
+    const Levels levels = rows.levels(i);
+    if (levels.allocated() > part->highest_allocated) {
+      part->highest_allocated = levels.allocated();
+      part->highest_at = i;
     }
-    if (is_left_out_reading(event)) ++part.readings;
-    if (event.kind == Kind::kDeviceUsed && event.size >= part.highest_sample_bytes) {
-      part.highest_sample = i;
-      part.highest_sample_bytes = event.size;
+    part->highest.raise_to(levels);
+    part->end = levels;
+    part->unsure = rows.unsure[i] != 0;
+    const Kind kind = rows.kind(i);
+    const std::uint64_t size = rows.events.size_bytes[i];
+    if (kind != Kind::kDeviceUsed) part->thread = rows.events.thread[i];
+    if (kind == Kind::kAlloc || kind == Kind::kFree) {
+      if (is_dropped_[i] == 0) continue;
+      part->has_dropped = true;
+      part->allocs += kind == Kind::kAlloc ? 1 : 0;
+      part->alloc_bytes += kind == Kind::kAlloc ? size : 0;
+      part->frees += kind == Kind::kFree ? 1 : 0;
+      continue;
     }
-    if (event.kind == Kind::kAged) {
-      part.allocs += event.address;
-      part.alloc_bytes += event.size;
-      part.frees += event.stream;
-      part.others += event.extra;
-      part.has_dropped = true;
-    } else if (is_dropped_[i] != 0) {
-      part.has_dropped = true;
-      const bool is_alloc = event.kind == Kind::kAlloc;
-      part.allocs += is_alloc ? 1 : 0;
-      part.alloc_bytes += is_alloc ? event.size : 0;
-      part.frees += event.kind == Kind::kFree ? 1 : 0;
-      part.others += is_alloc || event.kind == Kind::kFree ? 0 : 1;
+    if (kind == Kind::kDeviceUsed) {
+      ++part->samples;
+      part->last_sample = i;
+      if (size >= part->highest_sample_bytes) {
+        part->highest_sample = i;
+        part->highest_sample_bytes = size;
+      }
+    } else if (kind == Kind::kStats) {
+      part->readings += is_left_out_reading(rows.event(i)) ? 1 : 0;
+    } else if (kind == Kind::kAged) {
+      part->allocs += rows.events.address[i];
+      part->alloc_bytes += size;
+      part->frees += rows.events.stream[i];
+      part->others += rows.events.extra[i];
+      part->has_dropped = true;
+      continue;
     }
+    if (is_dropped_[i] == 0) continue;
+    part->has_dropped = true;
+    ++part->others;
   }
+  study_kept(rows, begin, end);
+}
+
+void Summary::study_kept(const Rows& rows, std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i < end; ++i) {
-    const Record& record = records[i];
-    if (record.event.kind != Kind::kAlloc || record.device < 0 || is_dropped_[i] != 0) continue;
-    Part& part = parts_[record.device];
+    if (is_dropped_[i] != 0 || rows.kind(i) != Kind::kAlloc || rows.of_device[i] < 0) continue;
+    Part& part = parts_[rows.of_device[i]];
     std::int64_t(&kept)[2] = i <= part.highest_at ? part.kept_before : part.kept_after;
-    kept[0] += static_cast<std::int64_t>(record.event.size);
-    kept[1] += record.block_bytes;
+    kept[0] += static_cast<std::int64_t>(rows.events.size_bytes[i]);
+    kept[1] += rows.block_bytes[i];
   }
   for (auto& [device, part] : parts_) {
     part.last_allocated = part.told_allocated = part.start.allocated();
@@ -201,42 +206,45 @@ void Summary::study(const std::vector<Record>& records, std::size_t begin, std::
 }
 
 // A reader takes what the allocator's counter has grown by as the size of a block.
-void Summary::tell_block(const Record& record, Part& part, Event& told) {
+void Summary::tell_block(const Rows& rows, std::size_t i, Part& part, Event& told) {
   if (told.kind == Kind::kFree) {
-    part.told_allocated -= part.last_allocated - record.lines.allocated();
+    part.told_allocated -= part.last_allocated - rows.allocated(i);
     return;
   }
   const auto size = static_cast<std::int64_t>(told.size);
-  part.told_allocated += record.block_bytes;
+  const std::int64_t block_bytes = rows.block_bytes[i];
+  part.told_allocated += block_bytes;
   // Larger blocks may be more than rounding says, and a reader would look for their segment.
-  const bool is_told_by_size = record.block_bytes == compute::rounded(size) &&
-                               record.block_bytes <= compute::LargeSegments::kSmallSize;
+  const bool is_told_by_size =
+      block_bytes == compute::rounded(size) && block_bytes <= compute::LargeSegments::kSmallSize;
   told.extra = is_told_by_size ? 0 : static_cast<std::uint64_t>(part.told_allocated);
 }
 
-void Summary::age_phase(const std::vector<Record>& records, std::size_t begin, std::size_t end,
+void Summary::age_phase(const Rows& rows, std::size_t begin, std::size_t end,
                         std::vector<Event>& out) {
   if (begin == end) return;
-  const Record& first = records[begin];
-  const bool begins_with_mark = begins_phase(first.event);
-  if (begins_with_mark && first.device >= 0) levels_[first.device] = first.lines;
-  study(records, begin, end);
-  std::uint64_t anchor_ns = records[begin].event.time;
+  const Event first = rows.event(begin);
+  const bool begins_with_mark = begins_phase(rows, begin);
+  if (begins_with_mark && rows.of_device[begin] >= 0) {
+    levels_[rows.of_device[begin]] = rows.levels(begin);
+  }
+  study(rows, begin, end);
+  std::uint64_t anchor_ns = first.time;
   std::uint64_t host_sample_bytes = 0;
   std::size_t host_sample = 0;
   std::size_t last_host_sample = 0;
   for (std::size_t i = begin; i < end; ++i) {
-    const Event& event = records[i].event;
-    if (event.kind == Kind::kHostUsed) last_host_sample = i;
-    if (event.kind == Kind::kHostUsed && event.address >= host_sample_bytes) {
-      host_sample = i;
-      host_sample_bytes = event.address;
+    const Kind kind = rows.kind(i);
+    if (kind == Kind::kHostUsed) {
+      last_host_sample = i;
+      if (rows.events.address[i] >= host_sample_bytes) host_sample = i;
+      host_sample_bytes = std::max(host_sample_bytes, rows.events.address[i]);
     }
-    if (event.kind == Kind::kPhase) phases_[event.thread] = event;
+    if (kind == Kind::kPhase) phases_[rows.events.thread[i]] = rows.event(i);
   }
   std::size_t i = begin;
   if (begins_with_mark) {
-    if (is_dropped_[begin] == 0) out.push_back(first.event);
+    if (is_dropped_[begin] == 0) out.push_back(first);
     ++i;
   }
   // A reader adds the blocks that stay to what it has: never to more than the peak.
@@ -246,61 +254,67 @@ void Summary::age_phase(const std::vector<Record>& records, std::size_t begin, s
     part.told_allocated = levels.allocated();
   };
   bool is_any_summarised = false;
-  for (auto& [device, part] : parts_) {
-    if (!part.has_dropped) continue;
+  for (auto& [device, its] : parts_) {
+    if (!its.has_dropped) continue;
     is_any_summarised = true;
-    const Levels low = below(part.start, part.highest, part.kept_before);
-    if (low != part.start) tell(device, part, low, part.thread);
+    const Levels low = below(its.start, its.highest, its.kept_before);
+    if (low != its.start) tell(device, its, low, its.thread);
   }
+  Part* part = nullptr;
+  std::int16_t part_device = -1;
   for (; i < end; ++i) {
-    const Record& record = records[i];
-    const Event& event = record.event;
-    Part* part = part_of(record.device);
+    if (rows.of_device[i] != part_device) {
+      part_device = rows.of_device[i];
+      part = part_of(part_device);
+    }
     const bool is_summarised = part != nullptr && part->has_dropped;
-    bool is_out = is_dropped_[i] != 0;
-    if (event.kind == Kind::kHostUsed) {
-      is_out |= is_any_summarised && i != host_sample && i != last_host_sample;
-    }
-    if (is_summarised) {
-      is_out |= event.kind == Kind::kStats || event.kind == Kind::kAged;
-      is_out |=
-          event.kind == Kind::kDeviceUsed && i != part->highest_sample && i != part->last_sample;
-    }
-    if (!is_out) {
-      out.push_back(event);
-      if (is_summarised && (event.kind == Kind::kAlloc || event.kind == Kind::kFree)) {
-        out.back().time = anchor_ns;
-        tell_block(record, *part, out.back());
-      } else {
-        anchor_ns = std::max(anchor_ns, event.time);
+    if (is_dropped_[i] == 0) {
+      const Kind kind = rows.kind(i);
+      bool is_out =
+          kind == Kind::kHostUsed && is_any_summarised && i != host_sample && i != last_host_sample;
+      if (is_summarised) {
+        is_out |= kind == Kind::kStats || kind == Kind::kAged;
+        is_out |= kind == Kind::kDeviceUsed && i != part->highest_sample && i != part->last_sample;
+      }
+      if (!is_out) {
+        out.push_back(rows.event(i));
+        Event& told = out.back();
+        if (is_summarised && (kind == Kind::kAlloc || kind == Kind::kFree)) {
+          told.time = anchor_ns;
+          tell_block(rows, i, *part, told);
+        } else {
+          anchor_ns = std::max(anchor_ns, told.time);
+        }
       }
     }
-    if (part != nullptr) part->last_allocated = record.lines.allocated();
+    if (part == nullptr) continue;
+    part->last_allocated = rows.allocated(i);
     if (is_summarised && part->tells_peak && i == part->highest_at) {
-      anchor_ns = std::max(anchor_ns, event.time);
-      tell(record.device, *part, part->highest, event.thread);
+      anchor_ns = std::max(anchor_ns, static_cast<std::uint64_t>(rows.events.time_ns[i]));
+      const std::uint32_t thread = rows.events.thread[i];
+      tell(part_device, *part, part->highest, thread);
       const Levels low = below(part->highest, part->highest, part->kept_after);
-      if (low != part->highest) tell(record.device, *part, low, event.thread);
+      if (low != part->highest) tell(part_device, *part, low, thread);
     }
   }
-  anchor_ns = std::max(anchor_ns, records[end - 1].event.time);
+  anchor_ns = std::max(anchor_ns, static_cast<std::uint64_t>(rows.events.time_ns[end - 1]));
   // That these are several steps has to be said, whatever was left out.
   if (are_several_) parts_.try_emplace(-1).first->second.has_dropped = parts_.size() == 1;
-  for (auto& [device, part] : parts_) {
-    levels_[device] = part.end;
-    if (!part.has_dropped) continue;
+  for (auto& [device, its] : parts_) {
+    levels_[device] = its.end;
+    if (!its.has_dropped) continue;
     Event aged{};
     aged.time = anchor_ns;
-    aged.address = part.allocs;
-    aged.size = part.alloc_bytes;
-    aged.stream = part.frees;
-    aged.extra = part.others;
-    aged.thread = part.thread;
+    aged.address = its.allocs;
+    aged.size = its.alloc_bytes;
+    aged.stream = its.frees;
+    aged.extra = its.others;
+    aged.thread = its.thread;
     aged.flags = steps_;
     aged.device = device;
     aged.kind = Kind::kAged;
     out.push_back(aged);
-    if (device >= 0) out.push_back(stats(part.end, device, part.thread, anchor_ns, part.unsure));
+    if (device >= 0) out.push_back(stats(its.end, device, its.thread, anchor_ns, its.unsure));
   }
 }
 

@@ -18,8 +18,7 @@
 #include <map>
 #include <vector>
 
-#include "ageing/unit.h"
-#include "compute/block_table.h"
+#include "ageing/rows.h"
 #include "trace/event.h"
 
 namespace gpumemtrace::ageing {
@@ -28,27 +27,25 @@ namespace gpumemtrace::ageing {
 class Summary {
  public:
   // Appends the events of a unit that keeps all its records.
-  void keep(const std::vector<Record>& records, std::vector<Event>& out);
-  // Appends what `records` are told as: those of one unit, or of several, which become one step.
-  void age(const std::vector<Record>& records, bool are_several, std::vector<Event>& out);
+  void keep(const Rows& rows, std::vector<Event>& out);
+  // Appends what `rows` are told as: those of one unit, or of several, which become one step.
+  void age(const Rows& rows, bool are_several, std::vector<Event>& out);
 
  private:
   struct Part;  // one device during one phase
 
-  void find_dropped(const std::vector<Record>& records);
-  void age_phase(const std::vector<Record>& records, std::size_t begin, std::size_t end,
-                 std::vector<Event>& out);
-  void study(const std::vector<Record>& records, std::size_t begin, std::size_t end);
+  void find_dropped(const Rows& rows);
+  void age_phase(const Rows& rows, std::size_t begin, std::size_t end, std::vector<Event>& out);
+  void study(const Rows& rows, std::size_t begin, std::size_t end);
+  void study_kept(const Rows& rows, std::size_t begin, std::size_t end);
   void close_phases(const Event& at, std::vector<Event>& out);
   void reopen_phases(const Event& at, std::vector<Event>& out);
   Part* part_of(std::int16_t device);
-  static void tell_block(const Record& record, Part& part, Event& told);
+  static void tell_block(const Rows& rows, std::size_t i, Part& part, Event& told);
 
-  std::map<std::int16_t, Levels> levels_;    // of each device, after the last record
-  std::map<std::uint32_t, Event> phases_;    // the last mark of each thread
-  std::map<std::int16_t, Part> parts_;       // of the phase being told
-  compute::BlockTable<std::uint32_t> born_;  // in these records, and not freed yet
-  std::vector<std::uint32_t> about_;         // alloc that a record speaks of
+  std::map<std::int16_t, Levels> levels_;  // of each device, after the last record
+  std::map<std::uint32_t, Event> phases_;  // the last mark of each thread
+  std::map<std::int16_t, Part> parts_;     // of the phase being told
   std::vector<std::uint8_t> is_dropped_;
   std::uint32_t steps_ = 1;
   bool are_several_ = false;

@@ -45,8 +45,8 @@ void Survey::look(const Unit& unit) {
 
 Verdict Survey::judge(const Unit& unit) {
   Verdict verdict = judge_lines(unit);
-  for (const Record& record : unit.records) {
-    switch (record.event.kind) {
+  for (std::size_t i = 0; i < unit.rows.count; ++i) {
+    switch (unit.rows.kind(i)) {
       case Kind::kAllocFailed:
         verdict = std::max(verdict, {Unusual::kFailed});
         break;
@@ -71,15 +71,17 @@ Verdict Survey::judge_lines(const Unit& unit) {
   std::map<std::int16_t, Seen> seen;
   Seen* last = nullptr;
   std::int16_t last_device = -1;
-  for (const Record& record : unit.records) {
-    if (record.device < 0) continue;
-    if (last == nullptr || record.device != last_device) {
-      last = &seen[record.device];
-      last_device = record.device;
+  const Rows& rows = unit.rows;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    const std::int16_t device = rows.of_device[i];
+    if (device < 0) continue;
+    if (last == nullptr || device != last_device) {
+      last = &seen[device];
+      last_device = device;
     }
-    last->highest[0] = std::max(last->highest[0], record.lines.allocated());
-    last->highest[1] = std::max(last->highest[1], record.lines.reserved());
-    last->end = record.lines.allocated();
+    last->highest[0] = std::max(last->highest[0], rows.allocated(i));
+    last->highest[1] = std::max(last->highest[1], rows.reserved(i));
+    last->end = rows.allocated(i);
   }
   Verdict verdict;
   for (const auto& [number, found] : seen) {

@@ -1,18 +1,50 @@
 #include "ageing/unit.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace gpumemtrace::ageing {
 
 void UnitReader::feed(const Source& source, const ChunkInfo& chunk) {
   const auto count = static_cast<std::size_t>(chunk.count);
-  const EventColumns in = buffer_.columns(chunk.count);
-  decoder_.decode(source, chunk, in);
-  block_bytes_.assign(count, 0);
-  values_.resize(Levels::kCount * count);
-  devices_.resize(count);
-  unsure_.resize(count);
-  std::int64_t* const values = values_.data();
+  const std::size_t newer = buffer_.size() - std::max(begin_, older_);
+  if (begin_ >= older_) older_bytes_ = 0;
+  older_bytes_ += static_cast<double>(newer) * bytes_per_record_;
+  buffer_.drop_front(begin_);
+  begin_ = 0;
+  older_ = seen_ = buffer_.size();
+  buffer_.grow(count);
+  decoder_->decode(source, chunk, buffer_.rows().events.from(older_));
+  bytes_per_record_ = static_cast<double>(chunk.stored_bytes) / static_cast<double>(count);
+}
+
+bool UnitReader::take(Unit& unit) {
+  const Rows rows = buffer_.rows();
+  const std::size_t longest = std::min(rows.count, begin_ + most_records_);
+  while (seen_ < longest) {
+    if (rows.kind(seen_++) != Kind::kStep) continue;
+    end_unit(seen_, unit);
+    return true;
+  }
+  if (seen_ < begin_ + most_records_) return false;
+  end_unit(seen_, unit);
+  return true;
+}
+
+bool UnitReader::take_rest(Unit& unit) {
+  if (begin_ == buffer_.size()) return false;
+  seen_ = buffer_.size();
+  end_unit(seen_, unit);
+  unit.is_whole = false;
+  return true;
+}
+
+// What is true after each of its records, as soon as it is known where it ends.
+void UnitReader::end_unit(std::size_t end, Unit& unit) {
+  const std::size_t count = end - begin_;
+  const std::size_t older = older_ - std::min(begin_, older_);
+  rows_ = buffer_.rows().part(begin_, count);
+  std::fill_n(rows_.since_alloc, count, 0U);
+  const EventColumns& in = rows_.events;
   const compute::Columns columns{.count = count,
                                  .kind = in.kind,
                                  .device = in.device,
@@ -22,62 +54,32 @@ void UnitReader::feed(const Source& source, const ChunkInfo& chunk) {
                                  .size = reinterpret_cast<const std::int64_t*>(in.size_bytes),
                                  .stream = in.stream,
                                  .extra = in.extra};
-  lines_.feed(columns,
-              {devices_.data(), values, values + count, values + 2 * count, values + 3 * count,
-               unsure_.data()},
+  const auto& lines = rows_.lines;
+  lines_.feed(columns, {rows_.of_device, lines[0], lines[1], lines[2], lines[3], rows_.unsure},
               this);
-  records_.clear();
-  taken_ = 0;
-  bytes_per_record_ = static_cast<double>(chunk.stored_bytes) / static_cast<double>(count);
+  unit.number = number_++;
+  unit.bytes = older == 0 ? 0 : older_bytes_;
+  unit.bytes += static_cast<double>(count - std::min(older, count)) * bytes_per_record_;
+  unit.rows = rows_;
+  unit.has_aged = unit.has_baseline = false;
   for (std::size_t i = 0; i < count; ++i) {
-    Record record{};
-    record.event = {static_cast<std::uint64_t>(in.time_ns[i]),
-                    in.address[i],
-                    in.size_bytes[i],
-                    in.stream[i],
-                    in.extra[i],
-                    in.thread[i],
-                    in.site[i],
-                    in.flags[i],
-                    in.device[i],
-                    static_cast<Kind>(in.kind[i])};
-    for (std::size_t line = 0; line < Levels::kCount; ++line) {
-      record.lines.bytes[line] = values[line * count + i];
-    }
-    record.block_bytes = block_bytes_[i];
-    record.device = devices_[i];
-    record.unsure = unsure_[i] != 0;
-    records_.push_back(record);
+    unit.has_aged |= rows_.kind(i) == Kind::kAged;
+    unit.has_baseline |= rows_.kind(i) == Kind::kStats &&
+                         in.flags[i] == static_cast<std::uint32_t>(StatsCause::kBaseline);
   }
+  unit.is_whole = true;
+  begin_ = end;
+  first_ += static_cast<std::uint32_t>(count);
 }
 
 std::uint32_t UnitReader::born(const compute::Columns& /*records*/, std::size_t i,
                                std::int64_t /*number*/, std::int64_t allocated) {
-  block_bytes_[i] = allocated;
-  return 0;
+  rows_.block_bytes[i] = allocated;
+  return first_ + static_cast<std::uint32_t>(i);
 }
 
-bool UnitReader::take(Unit& unit) {
-  while (taken_ < records_.size()) {
-    const Record& record = records_[taken_++];
-    unit_.records.push_back(record);
-    unit_.bytes += bytes_per_record_;
-    unit_.has_baseline |= is_baseline(record.event);
-    unit_.has_aged |= record.event.kind == Kind::kAged;
-    if (record.event.kind == Kind::kStep || unit_.records.size() == most_records_) {
-      unit_.is_whole = true;
-      return take_rest(unit);
-    }
-  }
-  return false;
-}
-
-bool UnitReader::take_rest(Unit& unit) {
-  if (unit_.records.empty()) return false;
-  std::swap(unit, unit_);
-  unit_.clear();
-  unit_.number = unit.number + 1;
-  return true;
+void UnitReader::note(std::uint32_t block, std::size_t i) {
+  rows_.since_alloc[i] = first_ + static_cast<std::uint32_t>(i) - block;
 }
 
 }  // namespace gpumemtrace::ageing

@@ -139,7 +139,7 @@ void FlightBaseline::resized(std::uint32_t block, std::int64_t allocated) {
   live_[block].allocated = allocated;
 }
 
-void FlightBaseline::died(std::uint32_t block) {
+void FlightBaseline::died(std::uint32_t block, std::size_t /*i*/) {
   live_[block].event.kind = Kind{};
   free_places_.push_back(block);
 }

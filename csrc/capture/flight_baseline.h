@@ -52,7 +52,7 @@ class FlightBaseline final : private compute::BlockObserver {
   std::uint32_t born(const compute::Columns& records, std::size_t i, std::int64_t number,
                      std::int64_t allocated) override;
   void resized(std::uint32_t block, std::int64_t allocated) override;
-  void died(std::uint32_t block) override;
+  void died(std::uint32_t block, std::size_t i) override;
 
   void feed_rare(const Event& event);
   void enter_phase(const Event& event);

@@ -119,7 +119,7 @@ void LiveGroups::resized(std::uint32_t place, std::int64_t allocated) {
   block.allocated = allocated;
 }
 
-void LiveGroups::died(std::uint32_t place) {
+void LiveGroups::died(std::uint32_t place, std::size_t /*i*/) {
   Block& block = blocks_[place];
   add(block, minus(0, of_requests_ ? block.requested : block.allocated));
   block.is_live = false;

@@ -72,7 +72,7 @@ class LiveGroups : private BlockObserver {
   std::uint32_t born(const Columns& records, std::size_t i, std::int64_t number,
                      std::int64_t allocated) override;
   void resized(std::uint32_t block, std::int64_t allocated) override;
-  void died(std::uint32_t block) override;
+  void died(std::uint32_t block, std::size_t i) override;
 
   void feed_part(const Columns& records, const std::int64_t* step, const std::int32_t* phase,
                  std::size_t first, std::size_t end);

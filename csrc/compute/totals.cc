@@ -74,7 +74,7 @@ void LineBuilder::feed_each(const Columns& records, Tell tell) {
         state->requested = subtract(state->requested, taken.value.size);
         state->allocated = subtract(state->allocated, taken.value.allocated);
         state->last_was_alloc = false;
-        if (observer_ != nullptr) observer_->died(taken.value.handle);
+        if (observer_ != nullptr) observer_->died(taken.value.handle, i);
         give_back(*state, records.address[i], taken.value.size);
         if (records.size[i] != 0 && records.size[i] != taken.value.size) {
           report(Anomaly::kSizeMismatch, records, i, taken.value.event);
@@ -95,6 +95,9 @@ void LineBuilder::feed_each(const Columns& records, Tell tell) {
       state->segments.clear();
     } else if (kind == Kind::kGap) {
       gap(number);
+    } else if (kind == Kind::kTag || kind == Kind::kRecordStream) {
+      const Block* block = observer_ == nullptr ? nullptr : live_.find(records.address[i], number);
+      if (block != nullptr) observer_->told_of(block->handle, i);
     } else if (kind == Kind::kAlloc) {
       ++events_;  // on no device: nothing to add it to
       ++allocs_;
@@ -134,7 +137,7 @@ void LineBuilder::alloc(Device& state, const Columns& records, std::size_t i) {
   if (live_.erase(address, records.device[i], &old)) {
     // Memory in use is not handed out twice: the old block went without our seeing its free.
     if (old.value.gaps == state.gaps) report(Anomaly::kDoubleAlloc, records, i, old.value.event);
-    if (observer_ != nullptr) observer_->died(old.value.handle);
+    if (observer_ != nullptr) observer_->died(old.value.handle, i);
     give_back(state, address, old.value.size);
     // Counters read since the gap no longer hold a block that was lost in it.
     if (old.value.gaps >= state.healed_gaps) {

@@ -53,7 +53,10 @@ class BlockObserver {
                              std::int64_t allocated) = 0;
   // What was thought of the block's bytes has turned out wrong.
   virtual void resized(std::uint32_t block, std::int64_t allocated) = 0;
-  virtual void died(std::uint32_t block) = 0;
+  // By `records[i]` of the feed: a free, or an alloc where it was.
+  virtual void died(std::uint32_t block, std::size_t i) = 0;
+  // `records[i]`, a kTag or kRecordStream, is about the block.
+  virtual void told_of(std::uint32_t /*block*/, std::size_t /*i*/) {}
 };
 
 class LineBuilder {

@@ -27,22 +27,37 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-std::vector<Unit> units_of(const std::string& path, std::size_t most_records) {
+// A unit that has its rows to itself.
+struct OwnUnit : Unit {
+  explicit OwnUnit(const Unit& unit)
+      : Unit(unit), buffer(std::make_shared<RowBuffer>()), count(unit.rows.count) {
+    buffer->append(unit.rows);
+    rows = buffer->rows();
+  }
+  Kind last_kind() const { return rows.kind(count - 1); }
+  Levels end() const { return rows.levels(count - 1); }
+
+  std::shared_ptr<RowBuffer> buffer;
+  std::size_t count;
+};
+
+std::vector<OwnUnit> units_of(const std::string& path, std::size_t most_records) {
   const FileSource source(path);
   UnitReader reader(most_records);
-  std::vector<Unit> units;
+  std::vector<OwnUnit> units;
   Unit unit;
   for (const ChunkInfo& chunk : walk_chunks(source).chunks) {
     if (!chunk.is(ChunkType::kEvents)) continue;
     reader.feed(source, chunk);
-    while (reader.take(unit)) units.push_back(unit);
+    while (reader.take(unit)) units.emplace_back(unit);
   }
-  if (reader.take_rest(unit)) units.push_back(unit);
+  if (reader.take_rest(unit)) units.emplace_back(unit);
   return units;
 }
 
-std::vector<Unit> units_of(const std::vector<Event>& events, std::uint32_t events_per_chunk = 1000,
-                           std::size_t most_records = 10'000) {
+std::vector<OwnUnit> units_of(const std::vector<Event>& events,
+                              std::uint32_t events_per_chunk = 1000,
+                              std::size_t most_records = 10'000) {
   const TemporaryPath path;
   Writer writer(std::make_unique<FileSink>(path.name(), false),
                 {.events_per_chunk = events_per_chunk});
@@ -60,9 +75,9 @@ std::vector<Event> steps(LongRun& run, int count) {
   return all;
 }
 
-Levels highest(const std::vector<Record>& records) {
+Levels highest(const Rows& rows) {
   Levels levels;
-  for (const Record& record : records) levels.raise_to(record.lines);
+  for (std::size_t i = 0; i < rows.count; ++i) levels.raise_to(rows.levels(i));
   return levels;
 }
 
@@ -102,7 +117,7 @@ TEST_CASE("whatever the limit, the two files and what comes meanwhile fit in it"
 TEST_CASE("units end with a step's mark, or where they would become too long, however chunks lie") {
   LongRun run(20);
   const std::vector<Event> events = steps(run, 30);
-  const std::vector<Unit> units = units_of(events);
+  const std::vector<OwnUnit> units = units_of(events);
   REQUIRE(units.size() == 30);
   CHECK(units[0].has_baseline);
   CHECK_FALSE(units[1].has_baseline);
@@ -110,47 +125,47 @@ TEST_CASE("units end with a step's mark, or where they would become too long, ho
   for (std::size_t i = 0; i < units.size(); ++i) {
     CHECK(units[i].number == i);
     CHECK(units[i].is_whole);
-    CHECK(units[i].records.back().event.kind == Kind::kStep);
-    records += units[i].records.size();
+    CHECK(units[i].last_kind() == Kind::kStep);
+    records += units[i].count;
   }
   CHECK(records == events.size());
-  const std::vector<Unit> others = units_of(events, 7);
+  const std::vector<OwnUnit> others = units_of(events, 7);
   REQUIRE(others.size() == units.size());
   for (std::size_t i = 0; i < units.size(); ++i) {
-    REQUIRE(others[i].records.size() == units[i].records.size());
-    for (std::size_t k = 0; k < units[i].records.size(); ++k) {
-      CHECK(others[i].records[k].lines == units[i].records[k].lines);
+    REQUIRE(others[i].count == units[i].count);
+    for (std::size_t k = 0; k < units[i].count; ++k) {
+      CHECK(others[i].rows.levels(k) == units[i].rows.levels(k));
     }
   }
-  for (const Unit& unit : units_of(events, 1000, 16)) CHECK(unit.records.size() <= 16);
+  for (const OwnUnit& unit : units_of(events, 1000, 16)) CHECK(unit.count <= 16);
 }
 
 TEST_CASE("a summary has every block that lives on, the peak, the end, and what was left out") {
   LongRun run(50);
-  const std::vector<Unit> units = units_of(steps(run, 6));
+  const std::vector<OwnUnit> units = units_of(steps(run, 6));
   Summary summary;
   std::vector<Event> told;
-  for (const Unit& unit : units) {
+  for (const OwnUnit& unit : units) {
     if (unit.number % 2 == 0) {
-      summary.keep(unit.records, told);
+      summary.keep(unit.rows, told);
     } else {
-      summary.age(unit.records, false, told);
+      summary.age(unit.rows, false, told);
     }
   }
-  const std::vector<Unit> after = units_of(told);
+  const std::vector<OwnUnit> after = units_of(told);
   REQUIRE(after.size() == units.size());
   for (std::size_t i = 0; i < units.size(); ++i) {
     CAPTURE(i);
-    CHECK(highest(after[i].records) == highest(units[i].records));
-    CHECK(after[i].records.back().lines == units[i].records.back().lines);
+    CHECK(highest(after[i].rows) == highest(units[i].rows));
+    CHECK(after[i].end() == units[i].end());
     CHECK(after[i].has_aged == (i % 2 == 1));
     if (i % 2 == 0) {
-      CHECK(after[i].records.size() == units[i].records.size());
+      CHECK(after[i].count == units[i].count);
       continue;
     }
-    CHECK(after[i].records.size() < 10);
+    CHECK(after[i].count < 10);
     std::vector<Event> events;
-    for (const Record& record : after[i].records) events.push_back(record.event);
+    for (std::size_t k = 0; k < after[i].count; ++k) events.push_back(after[i].rows.event(k));
     const Told what = told_by(events);
     CHECK(what.left_out_allocs == 50);
     CHECK(what.allocs == 51);
@@ -160,21 +175,21 @@ TEST_CASE("a summary has every block that lives on, the peak, the end, and what 
 
 TEST_CASE("several steps told as one: one mark, the peak of all, nothing lost in the counts") {
   LongRun run(50);
-  const std::vector<Unit> units = units_of(steps(run, 9));
+  const std::vector<OwnUnit> units = units_of(steps(run, 9));
   Summary summary;
   std::vector<Event> told;
-  summary.keep(units[0].records, told);
-  std::vector<Record> group;
+  summary.keep(units[0].rows, told);
+  RowBuffer group;
   Levels peak;
   for (std::size_t i = 1; i < 9; ++i) {
-    group.insert(group.end(), units[i].records.begin(), units[i].records.end());
-    peak.raise_to(highest(units[i].records));
+    group.append(units[i].rows);
+    peak.raise_to(highest(units[i].rows));
   }
-  summary.age(group, true, told);
-  const std::vector<Unit> after = units_of(told);
+  summary.age(group.rows(), true, told);
+  const std::vector<OwnUnit> after = units_of(told);
   REQUIRE(after.size() == 2);
-  CHECK(highest(after[1].records) == peak);
-  CHECK(after[1].records.back().lines == units[8].records.back().lines);
+  CHECK(highest(after[1].rows) == peak);
+  CHECK(after[1].end() == units[8].end());
   const Told what = told_by(told);
   CHECK(what.allocs == run.allocs());
   CHECK(what.frees == run.frees());
@@ -206,7 +221,7 @@ TEST_CASE("the first units are kept, and of the others the unusual ones, the mos
     }
     all.insert(all.end(), step.begin(), step.end());
   }
-  for (Unit unit : units_of(all)) {
+  for (OwnUnit unit : units_of(all)) {
     unit.bytes = static_cast<double>(kMiB);
     survey.look(unit);
   }
@@ -282,9 +297,9 @@ TEST_CASE(
     CHECK(told.frees == run.frees());
     CHECK(told.left_out_allocs > run.allocs() / 2);
     // The block that lives on is there to the last, in what is told and in the lines.
-    const std::vector<Unit> units = units_of(path.name(), SIZE_MAX);
+    const std::vector<OwnUnit> units = units_of(path.name(), SIZE_MAX);
     REQUIRE(units.size() == 1);
-    CHECK(units[0].records.back().lines.requested() == run.in_use());
+    CHECK(units[0].end().requested() == run.in_use());
   }
 }
 
