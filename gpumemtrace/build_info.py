@@ -18,7 +18,7 @@ from typing import Any
 
 from gpumemtrace.errors import InstallError
 
-__all__ = ["how_to_fix", "how_to_rebuild", "torch_version", "why_no_hook"]
+__all__ = ["how_to_fix", "how_to_rebuild", "no_torch", "torch_version", "why_no_hook"]
 
 
 def torch_version() -> str | None:
@@ -57,6 +57,11 @@ def how_to_fix(missing: str | None = None) -> str:
     if remedy is None or (missing is None and remedy == "torch" and _is_installed("torch")):
         return how_to_rebuild()
     return f"{_pip_install()} {remedy} && {how_to_rebuild()}"
+
+
+def no_torch() -> str:
+    """Return what to say where torch is not installed."""
+    return f"torch is not installed for {sys.executable}: {how_to_fix('torch')}"
 
 
 @functools.cache

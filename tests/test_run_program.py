@@ -175,3 +175,33 @@ def test_without_a_driver_it_says_what_to_type(
     assert (done.returncode, done.stdout) == (1, "")
     assert "gpumemtrace simulate" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+NOTHING = "gpumemtrace: nothing was recorded in this process: it "
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "told"),
+    [
+        ("print('done')", 0, "did not import torch"),
+        ("import torch; torch.ones(3); raise SystemExit(3)", 3, "allocated no GPU memory"),
+        ("import torch; torch.ones(3, device='cuda')", 0, ""),
+        ("import os; os._exit(0)", 0, ""),
+        ("import os; os.fork() or exit(0); os.wait()", 0, "did not import torch"),
+    ],
+)
+def test_a_run_without_gpu_memory_says_so(
+    tmp_path: Path, code: str, status: int, told: str
+) -> None:
+    ran = python(*RUN, "-c", code, cwd=tmp_path, check=False)
+    assert ran.returncode == status
+    lines = [line for line in ran.stderr.splitlines() if line.startswith(NOTHING)]
+    assert lines == ([NOTHING + told] if told else [])
+    quiet = python(*RUN, "-q", "-c", code, cwd=tmp_path, check=False)
+    assert (quiet.returncode, quiet.stderr) == (status, "")
+
+
+def test_a_script_that_is_not_there_is_all_that_is_told(tmp_path: Path) -> None:
+    ran = python(*RUN, "absent.py", cwd=tmp_path, check=False)
+    assert ran.returncode != 0
+    assert len(ran.stderr.splitlines()) == 1

@@ -121,9 +121,7 @@ def _import_torch() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise InstallError(f"importing torch failed: {error}") from error
-        raise InstallError(
-            f"torch is not installed for {sys.executable}: {build_info.how_to_fix('torch')}"
-        ) from None
+        raise InstallError(build_info.no_torch()) from None
     except ImportError as error:  # a CUDA library that the loader can't find, as a rule
         raise InstallError(f"importing torch failed: {error}") from error
     if torch.version.cuda is None:

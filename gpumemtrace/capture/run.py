@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import sys
@@ -13,7 +14,8 @@ from gpumemtrace.capture.cuda_init import has_driver
 from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.output_path import choose_path
 from gpumemtrace.capture.program import Program, run_program
-from gpumemtrace.errors import InstallError
+from gpumemtrace.capture.say import say
+from gpumemtrace.errors import GpuMemTraceError, InstallError
 
 __all__ = ["run_traced"]
 
@@ -31,16 +33,19 @@ def run_traced(program: Program, options: RecordingOptions) -> int:
     options.to_environment()
     os.environ["GPUMEMTRACE_PARENT"] = str(os.getpid())
     record_when_torch_is_imported(options, _end)
-    return run_program(program)
+    if not options.quiet:
+        atexit.register(_tell_if_nothing, os.getpid())  # first: so it is the last to be called
+    try:
+        return run_program(program)
+    except GpuMemTraceError:  # nothing has run
+        atexit.unregister(_tell_if_nothing)
+        raise
 
 
 def check_possible(options: RecordingOptions) -> None:
     """Raise `InstallError` for what can be seen without importing torch."""
     if importlib.util.find_spec("torch") is None:
-        raise InstallError(
-            f"torch is not installed for {sys.executable}: install a CUDA build of torch, then "
-            f"build gpumemtrace for it: {build_info.how_to_rebuild()}"
-        )
+        raise InstallError(build_info.no_torch())
     if (why := build_info.why_no_hook()) is not None:
         raise InstallError(
             f"gpumemtrace was built without its torch hook ({why}): {build_info.how_to_fix()}"
@@ -54,6 +59,15 @@ def check_possible(options: RecordingOptions) -> None:
         choose_path(options)
 
 
+def _tell_if_nothing(process: int) -> None:
+    session = sys.modules.get("gpumemtrace.capture.session")
+    if os.getpid() != process or (session is not None and session.has_recorded()):
+        return
+    why = "allocated no GPU memory" if "torch" in sys.modules else "did not import torch"
+    say(f"nothing was recorded in this process: it {why}")
+
+
 def _end(error: Exception) -> NoReturn:
+    atexit.unregister(_tell_if_nothing)
     print(f"gpumemtrace: {' '.join(str(error).split())}", file=sys.stderr)
     raise SystemExit(1)

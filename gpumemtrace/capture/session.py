@@ -36,7 +36,15 @@ from gpumemtrace.capture.steps import counter
 from gpumemtrace.capture.watch import forget_names
 from gpumemtrace.errors import InstallError
 
-__all__ = ["Session", "SessionStats", "current_session", "install", "start", "uninstall"]
+__all__ = [
+    "Session",
+    "SessionStats",
+    "current_session",
+    "has_recorded",
+    "install",
+    "start",
+    "uninstall",
+]
 
 _MODES = {
     "auto": _core.PhaseMode.AUTO,
@@ -49,6 +57,7 @@ _lock = threading.RLock()
 _current: Session | None = None
 _before_fork: Session | None = None  # in a forked child: the parent's session
 _closes_at_end = False
+_has_recorded = False
 
 
 def install(
@@ -148,6 +157,11 @@ def uninstall() -> None:
             _current.close()
 
 
+def has_recorded() -> bool:
+    """Return whether a session of this process has left something behind, or said why not."""
+    return _has_recorded
+
+
 def current_session() -> Session | None:
     """Return the session that records in this process, or None."""
     return _current
@@ -245,7 +259,7 @@ class Session:
 
         In a forked child this only forgets the session, which is its parent's.
         """
-        global _current
+        global _current, _has_recorded
         with _lock:
             if self._final is not None:
                 return
@@ -258,12 +272,17 @@ class Session:
                 footer = run_record.at_end(reason, counter.number, error, confidential=confidential)
                 counter.end_session()
                 self._final = stats_of(_core.session_stop(json.dumps(footer)))
+                _has_recorded |= self._was_worthwhile(self._final)
                 if self._announce and self._final.file_created:
                     say(self._describe(self._final))
             else:
                 self._final = stats_of(_core.session_stats())
             if _current is self:
                 _current = None
+
+    def _was_worthwhile(self, stats: SessionStats) -> bool:
+        is_flight = self._options.flight_recorder is not None  # which writes only when it has to
+        return stats.file_created or stats.error is not None or is_flight
 
     def _describe(self, stats: SessionStats) -> str:
         if self._options.flight_recorder is not None:

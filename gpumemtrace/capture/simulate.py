@@ -153,10 +153,7 @@ def _check_torch() -> None:
     try:
         installed = version("torch").partition("+")[0]
     except PackageNotFoundError:
-        raise InstallError(
-            f"torch is not installed for {sys.executable}: install a CUDA build of torch, then "
-            f"build gpumemtrace for it: {build_info.how_to_rebuild()}"
-        ) from None
+        raise InstallError(build_info.no_torch()) from None
     if installed != built_for:
         raise TorchMismatchError(
             f"the simulated GPU was built for torch {built_for}, but torch {installed} is "

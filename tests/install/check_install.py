@@ -43,7 +43,9 @@ class Environment:
         minor = f"python{sys.version_info.major}.{sys.version_info.minor}"
         self.site = folder / "lib" / minor / "site-packages"
         if sees is not None:
-            (self.site / "other.pth").write_text(f"{sees}\n")
+            # In this way what that one itself sees is seen, too.
+            line = f"import site; site.addsitedir({str(sees)!r})\n"
+            (self.site / "other.pth").write_text(line)
 
     def add_torch(self, version_py: str) -> None:
         """Put a made-up torch in front of any other."""
