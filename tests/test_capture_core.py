@@ -245,6 +245,26 @@ def test_a_deleted_file_is_noticed_a_renamed_one_is_followed(tmp_path):
     assert len(read_events(tmp_path / "c.gmt")["kind"]) == 130
 
 
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_file_that_is_cut_short_ends_there(tmp_path, left):
+    code = """
+        import os, sys, time
+        from gpumemtrace import _core
+        path, left = sys.argv[1], int(sys.argv[2])
+        _core.session_start(path, metadata_json="{}")
+        for number in range(100):
+            assert _core.push_step(number)
+            time.sleep(0.005)
+            if number == 50:
+                os.truncate(path, left)
+        print(_core.session_stop("{}")["error"])
+    """
+    child = run_child(code, tmp_path / "a.gmt", str(left))
+    assert child.stdout == "something else has cut the file short\n"
+    assert child.stderr.count("\n") == 1
+    assert (tmp_path / "a.gmt").stat().st_size == left
+
+
 # Pushes steps and notes each in a mapped file, so that a killed process leaves behind what it had
 # pushed.
 PUSHER = """

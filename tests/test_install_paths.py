@@ -44,6 +44,14 @@ def test_names_of_programs(argv0: str, name: str, monkeypatch: pytest.MonkeyPatc
     assert choose() == f"gpumemtrace-{name}.2.{PID}.gmt"
 
 
+def test_a_name_that_is_too_long() -> None:
+    for output in ("x" * 300, "{script}" + "é" * 130 + ".gmt"):
+        with pytest.raises(InstallError, match=r"too long a name: 255 bytes at most in .*; choose"):
+            choose(output)
+    assert choose("x" * 251 + ".gmt") == "x" * 251 + ".gmt"
+    assert choose("x" * 300, may_raise=False) == "x" * 300  # the recording will say so
+
+
 def test_a_folder_and_a_pattern() -> None:
     Path("there").mkdir()
     assert choose("there") == f"there/gpumemtrace-my_train.2.{PID}.gmt"

@@ -177,6 +177,7 @@ void TraceOutput::check(bool written) {
 std::string TraceOutput::why_it_failed() const {
   const int number = writer_->error_number();
   if (number == EBADF) return "the program has closed the descriptor of the file";
+  if (number == GuardedDescriptor::kCutShort) return "something else has cut the file short";
   if (ageing_ != nullptr && number == EFBIG && !ageing_->why().empty()) {
     return "max_disk is reached, and older parts can't be summarised: " + ageing_->why();
   }

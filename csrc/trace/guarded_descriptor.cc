@@ -28,19 +28,23 @@ constinit std::array<Kept, kMostKept> g_kept{};
 
 // statx() because fstat() makes NFS write out first what it has. Zeros = no such descriptor; what
 // else goes wrong (an old sandbox that knows no statx) says nothing against the file.
-bool identify(int descriptor, FileIdentity& identity) noexcept {
+bool identify(int descriptor, FileIdentity& identity, std::uint64_t* size_bytes) noexcept {
+  constexpr unsigned kAsked = STATX_INO | STATX_TYPE | STATX_SIZE;
   struct statx status {};
-  if (::statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &status) != 0) {
+  if (::statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, kAsked, &status) != 0) {
     return errno != EBADF;
   }
   identity.device = (std::uint64_t{status.stx_dev_major} << 32) | status.stx_dev_minor;
   identity.inode = status.stx_ino;
+  const bool has_size = (status.stx_mask & STATX_SIZE) != 0 && S_ISREG(status.stx_mode);
+  if (size_bytes != nullptr && has_size) *size_bytes = status.stx_size;
   return true;
 }
 
-bool is_still(int descriptor, const FileIdentity& expected) noexcept {
+bool is_still(int descriptor, const FileIdentity& expected,
+              std::uint64_t* size_bytes = nullptr) noexcept {
   FileIdentity found = expected;
-  return identify(descriptor, found) && found == expected;
+  return identify(descriptor, found, size_bytes) && found == expected;
 }
 
 int keep(int descriptor, const FileIdentity& identity) noexcept {
@@ -67,7 +71,7 @@ GuardedDescriptor::GuardedDescriptor(int descriptor, bool keep_from_children) no
     : descriptor_(descriptor) {
   if (descriptor_ < 0) return;
   const int callers_errno = errno;
-  identify(descriptor_, identity_);
+  identify(descriptor_, identity_, nullptr);
   errno = callers_errno;
   if (keep_from_children && identity_ != FileIdentity{}) entry_ = keep(descriptor_, identity_);
 }
@@ -86,9 +90,12 @@ GuardedDescriptor& GuardedDescriptor::operator=(GuardedDescriptor&& other) noexc
   return *this;
 }
 
-int GuardedDescriptor::check() const noexcept {
+int GuardedDescriptor::check(std::uint64_t least_bytes) const noexcept {
   if (descriptor_ < 0) return EBADF;
-  return identity_ == FileIdentity{} || is_still(descriptor_, identity_) ? 0 : EBADF;
+  if (identity_ == FileIdentity{}) return 0;
+  std::uint64_t size_bytes = UINT64_MAX;  // of what has none
+  if (!is_still(descriptor_, identity_, &size_bytes)) return EBADF;
+  return size_bytes < least_bytes ? kCutShort : 0;
 }
 
 int GuardedDescriptor::close() noexcept {

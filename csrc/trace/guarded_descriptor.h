@@ -3,6 +3,7 @@
 // neither written nor closed.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 
 #include "trace/export.h"
@@ -29,8 +30,11 @@ class GPUMEMTRACE_API GuardedDescriptor {
 
   int get() const noexcept { return descriptor_; }
   bool is_open() const noexcept { return descriptor_ >= 0; }
-  // 0 = the number stands for the file yet; else EBADF: somebody closed it.
-  int check() const noexcept;
+  // What somebody has done when the file is shorter than what was written into it.
+  static constexpr int kCutShort = ENODATA;
+  // 0 = the number stands for the file yet; else EBADF: somebody closed it. kCutShort: it is a regular
+  // file that has fewer than `least_bytes`: going on would leave a hole in it.
+  int check(std::uint64_t least_bytes = 0) const noexcept;
   // Returns errno, 0 = done. Somebody else's file stays open.
   int close() noexcept;
 

@@ -113,13 +113,14 @@ bool BufferSink::write(const void* data, std::size_t size_bytes) noexcept {
 DescriptorSink::~DescriptorSink() { close(); }
 
 bool DescriptorSink::write(const void* data, std::size_t size_bytes) noexcept {
-  if (const int error = descriptor_.check(); error != 0) return fail(error);
+  if (const int error = descriptor_.check(written_bytes_); error != 0) return fail(error);
   const auto* bytes = static_cast<const char*>(data);
   while (size_bytes != 0 && error_number() == 0) {
     const ssize_t written = write_some(descriptor_.get(), bytes, size_bytes);
     if (written <= 0) return fail(written == 0 ? EIO : errno);
     bytes += written;
     size_bytes -= static_cast<std::size_t>(written);
+    written_bytes_ += static_cast<std::uint64_t>(written);
   }
   return error_number() == 0;
 }

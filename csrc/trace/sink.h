@@ -50,7 +50,8 @@ class GPUMEMTRACE_API BufferSink final : public Sink {
 };
 
 // Bytes go to an open file, which it closes. A pipe that is full is waited for, a bounded time: then
-// it fails with ETIMEDOUT; with EBADF when the program has closed the descriptor, whatever its number
+// it fails with ETIMEDOUT; with GuardedDescriptor::kCutShort when a file has become shorter than what
+// was written; with EBADF when the program has closed the descriptor, whatever its number
 // stands for by now.
 class GPUMEMTRACE_API DescriptorSink : public Sink {
  public:
@@ -65,6 +66,9 @@ class GPUMEMTRACE_API DescriptorSink : public Sink {
       : descriptor_(std::move(descriptor)) {}
 
   GuardedDescriptor descriptor_;
+
+ private:
+  std::uint64_t written_bytes_ = 0;
 };
 
 // A file of its own. Made with the user's umask; never through a symbolic link; never in place of

@@ -40,7 +40,7 @@ def choose_path(options: RecordingOptions, *, may_raise: bool = True) -> Path:
     made_up = True
     if output is None:
         path = Path(_default_name())
-    elif output.endswith(os.sep) or Path(output).is_dir():
+    elif output.endswith(os.sep) or os.path.isdir(output):  # noqa: PTH112 (never raises)
         path = Path(output, _default_name())
     elif (filled := _fill(output)) != output:
         path = Path(filled)
@@ -52,6 +52,11 @@ def choose_path(options: RecordingOptions, *, may_raise: bool = True) -> Path:
     path = path.absolute()
     if may_raise and not path.parent.is_dir():
         raise InstallError(f"{path.parent} is not a folder: make it, or choose another path")
+    if may_raise and (most := _longest_name(path.parent)) < len(os.fsencode(path.name)):
+        raise InstallError(
+            f"{path.name[:40]}… is too long a name: {most} bytes at most in {path.parent}; "
+            "choose a shorter one"
+        )
     if may_raise and _is_own_output(output):
         raise InstallError(
             f"{output} is where the program itself writes: give a file, or a pipe that you made "
@@ -96,6 +101,13 @@ def script_name() -> str:
     else:
         name = Path(argv0).stem
     return re.sub(r"[^\w.+-]+", "_", name)[:80] or "python"
+
+
+def _longest_name(folder: Path) -> int:
+    try:
+        return os.pathconf(folder, "PC_NAME_MAX")
+    except OSError:
+        return sys.maxsize
 
 
 def _default_name() -> str:

@@ -1,6 +1,7 @@
 // What happens to our files when the program closes their descriptors, or forks.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,21 @@ int take_the_number_of(int descriptor, const std::string& path) {
 }
 
 }  // namespace
+
+TEST_CASE("a file that somebody cuts short gets no hole") {
+  const Folder folder;
+  const std::string path = folder / "a.gmt";
+  FileSink sink(path, false);
+  CHECK(sink.write("one", 3));
+  REQUIRE(::truncate(path.c_str(), 3) == 0);
+  CHECK(sink.write("two", 3));
+  REQUIRE(::truncate(path.c_str(), 5) == 0);
+  CHECK_FALSE(sink.write("three", 5));
+  CHECK(sink.error_number() == GuardedDescriptor::kCutShort);
+  struct stat status {};
+  CHECK(::stat(path.c_str(), &status) == 0);
+  CHECK(status.st_size == 5);
+}
 
 TEST_CASE("a file of the program's that got the number is neither written nor closed") {
   const Folder folder;
