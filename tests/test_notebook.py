@@ -10,6 +10,7 @@ import recorded
 import scenarios
 from synthetic import MIB, TraceBuilder
 
+import gpumemtrace
 from gpumemtrace.analysis.summary import summarize
 from gpumemtrace.html_tables import MOST_ROWS, html_table
 
@@ -96,3 +97,9 @@ def test_a_long_table_is_cut_and_says_so():
     shown = html_table("t", ["a"], [(str(i),) for i in range(1000)])
     assert "showing 12 of 1,000 rows" in shown
     assert Parsed(shown).tags.count("tr") == 13
+
+
+def test_completion_shows_what_is_public():
+    assert dir(gpumemtrace) == sorted(gpumemtrace.__all__)
+    assert {"install", "open", "phase"} <= set(dir(gpumemtrace))
+    assert all(hasattr(gpumemtrace, name) for name in dir(gpumemtrace))
