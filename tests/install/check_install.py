@@ -88,7 +88,8 @@ class Environment:
     def refusal(self, command: str, *, imports: str = "sys") -> str:
         """Trace a script with a command that has to end with one line on stderr: that line."""
         (self.folder / "train.py").write_text(f"import {imports}\nprint('ran')\n")
-        done = self.run("gpumemtrace", command, "train.py")
+        # Not the command: it may be that of an environment that this one sees, or of the PATH.
+        done = self.run(self.python, "-m", "gpumemtrace", command, "train.py")
         assert done.returncode == 1, done
         assert "ran" not in done.stdout
         (line,) = done.stderr.splitlines()
