@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 from gpumemtrace import build_info
+from gpumemtrace.capture import outcome
 from gpumemtrace.capture.autostart import record_when_torch_is_imported
 from gpumemtrace.capture.cuda_init import has_driver
 from gpumemtrace.capture.options import RecordingOptions
@@ -60,8 +61,7 @@ def check_possible(options: RecordingOptions) -> None:
 
 
 def _tell_if_nothing(process: int) -> None:
-    session = sys.modules.get("gpumemtrace.capture.session")
-    if os.getpid() != process or (session is not None and session.has_recorded()):
+    if os.getpid() != process or outcome.has_recorded():
         return
     why = "allocated no GPU memory" if "torch" in sys.modules else "did not import torch"
     say(f"nothing was recorded in this process: it {why}")

@@ -23,28 +23,20 @@ from types import TracebackType
 from typing import Any
 
 from gpumemtrace import _core
-from gpumemtrace.capture import run_record
+from gpumemtrace.capture import outcome, run_record
 from gpumemtrace.capture.allocator import ensure_installed
 from gpumemtrace.capture.auto_phases import AutoPhases
 from gpumemtrace.capture.call_sites import begin_stacks, end_stacks, stacks_step
 from gpumemtrace.capture.modules import module_watch_step, stop_module_watch, watch_modules
 from gpumemtrace.capture.options import RecordingOptions
 from gpumemtrace.capture.output_path import check_writable, choose_path, takes_stream
-from gpumemtrace.capture.say import describe_file, describe_flight, say
+from gpumemtrace.capture.say import say
 from gpumemtrace.capture.session_stats import SessionStats, stats_of
 from gpumemtrace.capture.steps import counter
 from gpumemtrace.capture.watch import forget_names
 from gpumemtrace.errors import InstallError
 
-__all__ = [
-    "Session",
-    "SessionStats",
-    "current_session",
-    "has_recorded",
-    "install",
-    "start",
-    "uninstall",
-]
+__all__ = ["Session", "SessionStats", "current_session", "install", "start", "uninstall"]
 
 _MODES = {
     "auto": _core.PhaseMode.AUTO,
@@ -57,7 +49,6 @@ _lock = threading.RLock()
 _current: Session | None = None
 _before_fork: Session | None = None  # in a forked child: the parent's session
 _closes_at_end = False
-_has_recorded = False
 
 
 def install(
@@ -157,11 +148,6 @@ def uninstall() -> None:
             _current.close()
 
 
-def has_recorded() -> bool:
-    """Return whether a session of this process has left something behind, or said why not."""
-    return _has_recorded
-
-
 def current_session() -> Session | None:
     """Return the session that records in this process, or None."""
     return _current
@@ -259,7 +245,7 @@ class Session:
 
         In a forked child this only forgets the session, which is its parent's.
         """
-        global _current, _has_recorded
+        global _current
         with _lock:
             if self._final is not None:
                 return
@@ -272,22 +258,11 @@ class Session:
                 footer = run_record.at_end(reason, counter.number, error, confidential=confidential)
                 counter.end_session()
                 self._final = stats_of(_core.session_stop(json.dumps(footer)))
-                _has_recorded |= self._was_worthwhile(self._final)
-                if self._announce and self._final.file_created:
-                    say(self._describe(self._final))
+                outcome.tell(self._final, self._path, self._options, aloud=self._announce)
             else:
                 self._final = stats_of(_core.session_stats())
             if _current is self:
                 _current = None
-
-    def _was_worthwhile(self, stats: SessionStats) -> bool:
-        is_flight = self._options.flight_recorder is not None  # which writes only when it has to
-        return stats.file_created or stats.error is not None or is_flight
-
-    def _describe(self, stats: SessionStats) -> str:
-        if self._options.flight_recorder is not None:
-            return describe_flight(self._options.flight_recorder, stats)
-        return describe_file(self._path, stats)
 
     def _look(self) -> None:
         """Put the automatic phases' hooks into torch."""
