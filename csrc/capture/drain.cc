@@ -159,6 +159,7 @@ std::uint64_t Drain::move_events() {
     if (next == ring_position_) break;
     ring_position_ = next;
     write_batch(batch.first(count));
+    note_loss();  // while the ring is as it was: what is pushed from now on comes behind it
     ring.release(next);
     age();
   }
